@@ -1,0 +1,1 @@
+"""The nouns: workers, requests, load, reasons, events and commands. Values only; imports nothing of the project."""

@@ -1,0 +1,34 @@
+"""What the router asks for. The shell executes these and reports back with events."""
+
+from dataclasses import dataclass
+
+from app.core.fleet.reasons import ChoiceReason, RefusalReason
+from app.core.fleet.worker import Worker
+
+
+@dataclass(slots=True)
+class Dispatch:
+    """Send the request to `worker`; load is reserved there under `token` until it fails or finishes."""
+
+    token: int
+    worker: Worker
+    policy: str
+    reason: ChoiceReason
+
+
+@dataclass(slots=True)
+class Refuse:
+    """Tell the client no. `detail` says what the reason leaves open; it never holds text of a prompt."""
+
+    reason: RefusalReason
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Probe:
+    """Probe `/health` of a worker now, not at the next turn: a connection to it has just failed."""
+
+    worker_id: str
+
+
+Command = Dispatch | Refuse | Probe

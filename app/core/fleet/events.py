@@ -1,0 +1,80 @@
+"""What the router is told. Each is a value; together with the seed they determine every decision."""
+
+from dataclasses import dataclass
+
+from app.core.fleet.load import LoadSample
+from app.core.fleet.reasons import Failure, Outcome
+from app.core.fleet.request import RequestFacts
+from app.core.fleet.worker import Worker
+
+
+@dataclass(slots=True)
+class RequestArrived:
+    facts: RequestFacts
+
+
+@dataclass(slots=True)
+class DispatchAccepted:
+    """The worker began to answer: the reservation is confirmed."""
+
+    token: int
+
+
+@dataclass(slots=True)
+class DispatchFailed:
+    """The worker did not begin to answer: the reservation is released, and the next of the ranking may be tried."""
+
+    token: int
+    failure: Failure
+
+
+@dataclass(slots=True)
+class RequestFinished:
+    """The answer ended, or nobody wants it any more: whatever is still reserved under the token is released."""
+
+    token: int
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class WorkerSeen:
+    """A worker is registered, or what is known of it (models, version, incarnation) changed."""
+
+    worker: Worker
+
+
+@dataclass(slots=True)
+class WorkerGone:
+    """A worker is deregistered. With an incarnation that is not the present one it says nothing."""
+
+    worker_id: str
+    incarnation: str
+
+
+@dataclass(slots=True)
+class HealthReported:
+    """A probe of `/health` ended. `reachable` is False when not even a connection could be made."""
+
+    worker_id: str
+    incarnation: str
+    healthy: bool
+    reachable: bool = True
+
+
+@dataclass(slots=True)
+class LoadSampled:
+    worker_id: str
+    incarnation: str
+    sample: LoadSample
+
+
+Event = (
+    RequestArrived
+    | DispatchAccepted
+    | DispatchFailed
+    | RequestFinished
+    | WorkerSeen
+    | WorkerGone
+    | HealthReported
+    | LoadSampled
+)

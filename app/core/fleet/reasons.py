@@ -1,0 +1,52 @@
+"""Why: reasons of choices, of refusals and of failures. Each is a metric label, so the sets are closed."""
+
+from enum import StrEnum
+
+
+class ChoiceReason(StrEnum):
+    """Why this worker was picked."""
+
+    ONLY_CANDIDATE = "only_candidate"
+    TURN = "turn"
+    CHANCE = "chance"
+    LOWER_LOAD = "lower_load"
+    EQUAL_LOAD = "equal_load"
+    KEY = "key"
+    NO_KEY = "no_key"
+    FAILOVER = "failover"
+    """An earlier worker of the ranking could not be reached."""
+    PANIC = "panic"
+    """No worker of the pool is healthy, so health is not asked: trying may work, refusing cannot."""
+
+
+class RefusalReason(StrEnum):
+    """Why a request gets no worker. `api/errors.py` gives each a status and a body; a test keeps that table total."""
+
+    MODEL_NOT_FOUND = "model_not_found"
+    NO_WORKERS = "no_workers"
+    """The model may exist, but no worker that could serve it is registered and known."""
+    UNREACHABLE = "workers_unreachable"
+    """Every worker of the ranking that may be tried was tried, and none took the connection."""
+    NO_ANSWER = "worker_no_answer"
+    """The worker took the request and closed the connection without an answer. It may have run: not sent again."""
+    TIMEOUT = "request_timeout"
+    """The time allowed for a whole request ran out before the worker began to answer."""
+
+
+class Failure(StrEnum):
+    """How a dispatch ended without an answer, seen from the connection to the worker."""
+
+    CONNECT = "connect"
+    """Refused, timed out or reset before the request was sent: nothing ran, another worker may be asked."""
+    NO_ANSWER = "no_answer"
+    """Closed or timed out after the request was sent and before the head of an answer: it may have run."""
+    TIMEOUT = "timeout"
+    """The time that the operator allows for a whole request ran out."""
+
+
+class Outcome(StrEnum):
+    """How an accepted dispatch ended."""
+
+    SERVED = "served"
+    CLIENT_GONE = "client_gone"
+    FAILED = "failed"

@@ -1,0 +1,18 @@
+"""What the core may know of a request. Never the prompt itself."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class RequestFacts:
+    """Treated as immutable (frozen costs twice as much to build, and this is built once per request).
+
+    model: the model id that workers know, after aliases.
+    endpoint: path of ours that received it, such as `/v1/chat/completions`.
+    key: routing key, from a header or the body; None when the request names none.
+    """
+
+    request_id: str
+    model: str
+    endpoint: str
+    key: bytes | None = None

@@ -1,0 +1,1 @@
+"""Facts about a worker -> may it take requests."""

@@ -1,0 +1,1 @@
+"""Who gets the request: the policies, and what they rank."""

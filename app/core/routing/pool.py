@@ -1,0 +1,53 @@
+"""What a policy is shown: the workers of one model, with their present load."""
+
+from app.core.fleet.load import LoadSample
+from app.core.fleet.worker import Worker
+from app.core.overload.health import Health, HealthThresholds, HealthTracker
+
+
+class WorkerState:
+    """All that one router knows of one incarnation of a worker.
+
+    in_flight: reservations of this router: dispatched, not yet finished, failed or left by their clients.
+    sample: the engine's last own word, None while there is none.
+    """
+
+    __slots__ = ("health", "in_flight", "sample", "worker")
+
+    def __init__(self, worker: Worker, thresholds: HealthThresholds) -> None:
+        self.worker = worker
+        self.health = HealthTracker(thresholds)
+        self.in_flight = 0
+        self.sample: LoadSample | None = None
+
+    @property
+    def is_eligible(self) -> bool:
+        return self.health.state is Health.HEALTHY
+
+    def load(self) -> int:
+        """Requests on the worker, of everybody: the engine's sample plus what this router did since it was taken.
+
+        Own dispatches are counted at once and own completions taken off, so that a burst between two samples spreads.
+        Never less than our own: the engine may not have counted what is on its way. Without a sample, our own only.
+        """
+        sample = self.sample
+        if sample is None:
+            return self.in_flight
+        return max(self.in_flight, sample.running + sample.waiting + self.in_flight - sample.own_in_flight)
+
+
+class Pool:
+    """The workers of one model. Immutable: membership and eligibility changes make a new one.
+
+    members: all registered workers of the model, ordered by id.
+    eligible: those that may take a request now. When no member is healthy these are all members, and `panic` is True.
+    """
+
+    __slots__ = ("eligible", "members", "model", "panic")
+
+    def __init__(self, model: str, members: tuple[WorkerState, ...]) -> None:
+        self.model = model
+        self.members = members
+        eligible = tuple(state for state in members if state.is_eligible)
+        self.panic = not eligible
+        self.eligible = eligible or members

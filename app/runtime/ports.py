@@ -1,0 +1,147 @@
+"""What the shell needs of the world, declared by the one who needs it. The edges match these structurally."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from app.core.fleet.commands import Dispatch, Refuse
+from app.core.fleet.load import LoadSample
+from app.core.fleet.reasons import Failure, Outcome
+from app.core.fleet.request import RequestFacts
+from app.core.fleet.worker import Worker
+
+Header = tuple[bytes, bytes]
+
+# Upstream: calls to workers on the data path
+
+
+@dataclass(slots=True)
+class Call:
+    """One HTTP request to a worker. `target` is path and query; `headers` are ready to send, names in lower case."""
+
+    method: bytes
+    target: bytes
+    headers: Sequence[Header]
+    body: bytes
+
+
+class UpstreamError(Exception):
+    """A call failed. `failure` says how much may have happened on the worker; the text is for logs and operators."""
+
+    def __init__(self, failure: Failure, text: str) -> None:
+        super().__init__(text)
+        self.failure = failure
+
+
+class StreamBroken(Exception):
+    """The answer ended before it was complete: closed, malformed, or out of time. Nothing of it may be repeated."""
+
+
+class Answer(Protocol):
+    """The answer of a worker, of which the head has arrived."""
+
+    status: int
+    headers: list[Header]
+    """Names in lower case, values as received; hop-by-hop headers are gone."""
+
+    async def read(self) -> bytes:
+        """The next bytes of the body as they came, b"" at its end. Raises StreamBroken."""
+        ...
+
+    def close(self) -> None:
+        """Done with it. Before the end of the body this closes the connection, and the worker stops working."""
+        ...
+
+
+class Upstream(Protocol):
+    async def send(self, worker: Worker, call: Call) -> Answer:
+        """Send `call` and wait for the head of the answer. Raises UpstreamError. Cancelling closes the connection."""
+        ...
+
+
+# Store: facts shared with other processes and replicas
+
+
+class StoreUnavailable(Exception):
+    """The store did not do what was asked in the time that it has. Serving goes on; the caller tries again later."""
+
+
+class WorkerSource(StrEnum):
+    """Who registered a worker."""
+
+    CONFIG = "config"
+    """Named in the configuration of a running process. Leased: gone when no process renews it."""
+    ADMIN = "admin"
+    """Added through the admin API. Stays until it is deleted there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A worker's place in the registry. `incarnation` is made anew by each registration."""
+
+    id: str
+    url: str
+    incarnation: str
+    source: WorkerSource
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """What the store holds of workers: those registered, and the ids whose configured entry an operator deleted."""
+
+    registrations: Sequence[Registration] = ()
+    removed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLoad:
+    """What one process of the gateway has in flight, and the newest samples that it took.
+
+    in_flight: worker id -> requests. samples: worker id -> sample; `taken_at` counts on the publisher's clock, so a
+    reader sees each sample with its age instead.
+    """
+
+    process: str
+    in_flight: dict[str, int] = field(default_factory=dict)
+    samples: dict[str, LoadSample] = field(default_factory=dict)
+
+
+class Store(Protocol):
+    """Facts of all replicas. Every call raises StoreUnavailable within its time limit; none is awaited by a decision."""
+
+    async def read_registry(self) -> Registry: ...
+
+    async def register(self, registration: Registration) -> None:
+        """Write one registration; CONFIG ones expire after their lease (15 s) unless written again.
+
+        Registering by ADMIN takes back an earlier removal; a CONFIG renewal does not.
+        """
+        ...
+
+    async def deregister(self, worker_id: str, incarnation: str) -> bool:
+        """Remove that incarnation and remember the removal; False when another incarnation, or none, is registered."""
+        ...
+
+    async def publish_load(self, load: ProcessLoad, now: float) -> None:
+        """Publish this process's load; it expires 5 s later. `now` is the clock that its samples were taken on."""
+        ...
+
+    async def read_loads(self, now: float) -> Sequence[ProcessLoad]:
+        """The load of every live process; samples' `taken_at` translated to the caller's clock at `now`."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+# Telemetry: what the shell tells the world. Never raises, never awaits.
+
+
+class Telemetry(Protocol):
+    def decided(self, facts: RequestFacts, verdict: Dispatch | Refuse) -> None: ...
+
+    def upstream_failed(self, worker_id: str, failure: Failure) -> None: ...
+
+    def stream_broken(self, worker_id: str) -> None: ...
+
+    def request_finished(self, worker_id: str, outcome: Outcome) -> None: ...
