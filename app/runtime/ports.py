@@ -108,7 +108,7 @@ class ProcessLoad:
 
 
 class Store(Protocol):
-    """Facts of all replicas. Every call raises StoreUnavailable within its time limit; none is awaited by a decision."""
+    """Facts of all replicas. Every call raises StoreUnavailable within its limit; no decision awaits one."""
 
     async def read_registry(self) -> Registry: ...
 

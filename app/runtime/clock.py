@@ -1,0 +1,13 @@
+"""The only place that reads a clock."""
+
+import time
+
+
+def monotonic() -> float:
+    """Seconds that never run backwards; the `now` of every decision. Not comparable between machines."""
+    return time.monotonic()
+
+
+def wall() -> float:
+    """Seconds since the epoch, for humans and for JSON bodies only; never compared with anything."""
+    return time.time()
