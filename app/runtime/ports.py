@@ -1,15 +1,31 @@
 """What the shell needs of the world, declared by the one who needs it. The edges match these structurally."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import Protocol
 
 from app.core.fleet.commands import Dispatch, Refuse
-from app.core.fleet.load import LoadSample
+from app.core.fleet.errors import StoreUnavailable
 from app.core.fleet.reasons import Failure, Outcome
+from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.worker import Worker
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Header",
+    "ProcessLoad",
+    "Registration",
+    "Registry",
+    "Store",
+    "StoreUnavailable",
+    "StreamBroken",
+    "Telemetry",
+    "Upstream",
+    "UpstreamError",
+    "WorkerSource",
+]
 
 Header = tuple[bytes, bytes]
 
@@ -61,50 +77,6 @@ class Upstream(Protocol):
 
 
 # Store: facts shared with other processes and replicas
-
-
-class StoreUnavailable(Exception):
-    """The store did not do what was asked in the time that it has. Serving goes on; the caller tries again later."""
-
-
-class WorkerSource(StrEnum):
-    """Who registered a worker."""
-
-    CONFIG = "config"
-    """Named in the configuration of a running process. Leased: gone when no process renews it."""
-    ADMIN = "admin"
-    """Added through the admin API. Stays until it is deleted there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """A worker's place in the registry. `incarnation` is made anew by each registration."""
-
-    id: str
-    url: str
-    incarnation: str
-    source: WorkerSource
-
-
-@dataclass(frozen=True, slots=True)
-class Registry:
-    """What the store holds of workers: those registered, and the ids whose configured entry an operator deleted."""
-
-    registrations: Sequence[Registration] = ()
-    removed: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessLoad:
-    """What one process of the gateway has in flight, and the newest samples that it took.
-
-    in_flight: worker id -> requests. samples: worker id -> sample; `taken_at` counts on the publisher's clock, so a
-    reader sees each sample with its age instead.
-    """
-
-    process: str
-    in_flight: dict[str, int] = field(default_factory=dict)
-    samples: dict[str, LoadSample] = field(default_factory=dict)
 
 
 class Store(Protocol):
