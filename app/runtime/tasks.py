@@ -26,7 +26,7 @@ class Tasks:
         return task
 
     def every(self, interval_s: float, work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[Any]:
-        """Run `work` again and again, `interval_s` after each end. A turn that fails is logged, and the next one runs."""
+        """Run `work` again and again, `interval_s` after each end. A turn that fails is logged; the next one runs."""
 
         async def loop() -> None:
             while True:
