@@ -1,0 +1,294 @@
+"""One HTTP/1.1 connection to a worker, carrying one exchange at a time.
+
+Invariants
+    1. A connection goes back to its origin only after a complete answer to a completely sent request, with nothing
+       unread behind it. Whatever else happens closes it.
+    2. At most HIGH_WATER bytes of an answer (and one read of the socket) wait for a slow reader; then the socket is not
+       read, and TCP holds the worker back.
+    3. An answer that nobody wants any more closes the connection: that is how the worker learns to stop.
+"""
+
+import asyncio
+from typing import Protocol
+
+import httptools
+
+from app.core.fleet.exchange import Header, StreamBroken, UpstreamError
+from app.core.fleet.reasons import Failure
+
+HIGH_WATER = 256 * 1024
+"""Bytes of an answer held for the client before the worker's socket is no longer read."""
+
+MAX_HEADER_BYTES = 1024 * 1024
+"""Of one answer's header block: vLLM puts about 114 bytes per input into one header of a `bytes` pooling answer."""
+
+HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+"""RFC 9110 §7.6.1: these speak of one connection and end with it."""
+
+
+class StaleConnection(Exception):
+    """A reused connection was closed before a byte of an answer: the worker had let it go while it was idle."""
+
+
+class WorkerAnswer:
+    """The answer to one exchange: `status` and `headers` once the head is here, `read()` for the body."""
+
+    __slots__ = ("_chunks", "_connection", "_error", "_held", "_is_complete", "_waiter", "headers", "status")
+
+    def __init__(self, connection: "Connection") -> None:
+        self.status = 0
+        self.headers: list[Header] = []
+        self._connection: Connection | None = connection
+        self._chunks: list[bytes] = []
+        self._held = 0
+        self._is_complete = False
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def read(self) -> bytes:
+        """The next bytes of the body as they came, b"" at its end. Raises StreamBroken, after what arrived before."""
+        while not self._chunks:
+            if self._is_complete:
+                return b""
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        if self._held > HIGH_WATER and self._connection is not None:
+            self._connection.resume_reading()
+        self._held = 0
+        return data
+
+    def close(self) -> None:
+        """Done with it. Before the end of the body this closes the connection, and the worker stops working."""
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+    # Called by the connection
+
+    async def head(self) -> None:
+        """Wait until `status` and `headers` are set."""
+        while not self.status:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+
+    def head_arrived(self, status: int, headers: list[Header]) -> None:
+        self.status = status
+        self.headers = headers
+        self._wake()
+
+    def body_arrived(self, data: bytes) -> bool:
+        """Take a piece of the body; True when no more should be read from the socket for now."""
+        self._chunks.append(data)
+        self._held += len(data)
+        self._wake()
+        return self._held > HIGH_WATER
+
+    def completed(self) -> None:
+        self._is_complete = True
+        self._connection = None
+        self._wake()
+
+    def failed(self, error: Exception) -> None:
+        self._error = error
+        self._connection = None
+        self._wake()
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Owner(Protocol):
+    """Who keeps the connections of one address."""
+
+    def connected(self, connection: "Connection") -> None: ...
+
+    def became_idle(self, connection: "Connection") -> None:
+        """It may carry another exchange."""
+        ...
+
+    def lost(self, connection: "Connection") -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """A connection of `owner`, which is told of its whole life."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
+        self.idle_since = 0.0
+        self._loop = loop
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpResponseParser = httptools.HttpResponseParser(self)
+        self._answer: WorkerAnswer | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._exchanges = 0
+        self._received = False
+        self._paused = False
+        self._headers: list[Header] = []
+        self._header_bytes = 0
+        self._is_delimited = False
+
+    @property
+    def is_usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing() and self._answer is None
+
+    async def exchange(self, head: bytes, body: bytes, timeout_s: float) -> WorkerAnswer:
+        """Send a request and wait for the head of the answer.
+
+        Raises StaleConnection when a reused connection proves closed, UpstreamError otherwise. `timeout_s` bounds the
+        whole exchange, body included. Cancelling closes the connection.
+        """
+        assert self._answer is None, "a connection carries one exchange at a time"
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise StaleConnection
+        answer = self._answer = WorkerAnswer(self)
+        self._exchanges += 1
+        self._received = False
+        self._deadline = self._loop.call_later(timeout_s, self._out_of_time)
+        if len(body) <= HIGH_WATER:
+            transport.write(head + body)
+        else:
+            transport.writelines((head, body))
+        try:
+            await answer.head()
+        except BaseException:
+            self.abort()
+            raise
+        return answer
+
+    def abort(self) -> None:
+        """Close at once, whatever is under way."""
+        self._end_exchange()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def resume_reading(self) -> None:
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._owner.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._received = True
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(f"malformed answer: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._answer is not None and self._answer.status and not self._is_delimited:
+            # RFC 9112 §6.3: without a length the body ends where the connection does.
+            answer = self._answer
+            self._end_exchange()
+            answer.completed()
+        elif self._answer is not None:
+            self._fail(f"connection closed: {exc}" if exc else "connection closed")
+        self._owner.lost(self)
+
+    # httptools callbacks
+
+    def on_message_begin(self) -> None:
+        self._headers = []
+        self._header_bytes = 0
+        self._is_delimited = False
+        if self._answer is None:
+            # Nobody asked: whatever this is, the next request must not take it for its answer.
+            self.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > MAX_HEADER_BYTES:
+            self._fail(f"header block of more than {MAX_HEADER_BYTES} bytes")
+            return
+        if name in (b"content-length", b"transfer-encoding"):
+            self._is_delimited = True
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._answer is not None and status >= 200:
+            if status in (204, 304):
+                self._is_delimited = True
+            self._answer.head_arrived(status, end_to_end(self._headers))
+
+    def on_body(self, data: bytes) -> None:
+        if self._answer is not None and self._answer.body_arrived(data) and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        answer, transport = self._answer, self._transport
+        if answer is None or not answer.status or transport is None:
+            return  # an interim answer (1xx), or one that failed already
+        # Asked here because later it is always false, which would cost a new connection per request.
+        is_reusable = self._parser.should_keep_alive() and transport.get_write_buffer_size() == 0
+        self._end_exchange()
+        answer.completed()
+        if is_reusable:
+            self.resume_reading()
+            self._owner.became_idle(self)
+        else:
+            transport.close()
+
+    # Endings
+
+    def _out_of_time(self) -> None:
+        self._deadline = None
+        self._fail("no complete answer in the time allowed for a request", Failure.TIMEOUT)
+
+    def _fail(self, text: str, failure: Failure = Failure.NO_ANSWER) -> None:
+        answer = self._answer
+        if answer is not None:
+            self._end_exchange()
+            if answer.status:
+                answer.failed(StreamBroken(text))
+            elif self._exchanges > 1 and not self._received and failure is Failure.NO_ANSWER:
+                answer.failed(StaleConnection())
+            else:
+                answer.failed(UpstreamError(failure, text))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end_exchange(self) -> None:
+        self._answer = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def end_to_end(headers: list[Header]) -> list[Header]:
+    """The headers that are meant for the other end: without hop-by-hop ones and those that `Connection` names."""
+    named = [token.strip().lower() for name, value in headers if name == b"connection" for token in value.split(b",")]
+    return [(name, value) for name, value in headers if name not in HOP_BY_HOP and name not in named]
