@@ -110,7 +110,7 @@ class Router:
         pool = self._pools.get(facts.model)
         if pool is None:
             return (self._no_pool(facts),)
-        ranking = self.policy.rank(facts, pool, self._rng)
+        ranking = self.policy.rank(facts, pool, self._rng, self._now)
         choice = next(ranking)
         token = self._next_token
         self._next_token = token + 1

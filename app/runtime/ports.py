@@ -1,57 +1,16 @@
 """What the shell needs of the world, declared by the one who needs it. The edges match these structurally."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from app.core.fleet.commands import Dispatch, Refuse
-from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.exchange import Call, Header
 from app.core.fleet.reasons import Failure, Outcome
-from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
+from app.core.fleet.registry import ProcessLoad, Registration, Registry
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.worker import Worker
 
-__all__ = [
-    "Answer",
-    "Call",
-    "Header",
-    "ProcessLoad",
-    "Registration",
-    "Registry",
-    "Store",
-    "StoreUnavailable",
-    "StreamBroken",
-    "Telemetry",
-    "Upstream",
-    "UpstreamError",
-    "WorkerSource",
-]
-
-Header = tuple[bytes, bytes]
-
 # Upstream: calls to workers on the data path
-
-
-@dataclass(slots=True)
-class Call:
-    """One HTTP request to a worker. `target` is path and query; `headers` are ready to send, names in lower case."""
-
-    method: bytes
-    target: bytes
-    headers: Sequence[Header]
-    body: bytes
-
-
-class UpstreamError(Exception):
-    """A call failed. `failure` says how much may have happened on the worker; the text is for logs and operators."""
-
-    def __init__(self, failure: Failure, text: str) -> None:
-        super().__init__(text)
-        self.failure = failure
-
-
-class StreamBroken(Exception):
-    """The answer ended before it was complete: closed, malformed, or out of time. Nothing of it may be repeated."""
 
 
 class Answer(Protocol):
@@ -106,6 +65,21 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
+# Signals: what is learnt of workers
+
+
+class Monitors(Protocol):
+    """Probes and scrapes workers, and reports what it learns as events."""
+
+    def watch(self, registration: Registration) -> None:
+        """Begin, or begin anew when the incarnation changed."""
+        ...
+
+    def unwatch(self, worker_id: str) -> None: ...
+
+    def probe_now(self, worker_id: str) -> None: ...
+
+
 # Telemetry: what the shell tells the world. Never raises, never awaits.
 
 
@@ -113,7 +87,5 @@ class Telemetry(Protocol):
     def decided(self, facts: RequestFacts, verdict: Dispatch | Refuse) -> None: ...
 
     def upstream_failed(self, worker_id: str, failure: Failure) -> None: ...
-
-    def stream_broken(self, worker_id: str) -> None: ...
 
     def request_finished(self, worker_id: str, outcome: Outcome) -> None: ...

@@ -17,12 +17,12 @@ def shuffled(workers: Sequence[WorkerState], rng: Rng) -> Iterator[WorkerState]:
         yield rest[last]
 
 
-def by_load(workers: Sequence[WorkerState], rng: Rng) -> Iterator[WorkerState]:
+def by_load(workers: Sequence[WorkerState], rng: Rng, now: float) -> Iterator[WorkerState]:
     """The workers by load, equal loads in random order: a fixed order would send every idle moment to the first."""
-    return iter(sorted(shuffled(workers, rng), key=WorkerState.load))
+    return iter(sorted(shuffled(workers, rng), key=lambda state: state.load(now)))
 
 
-def two_choices(workers: Sequence[WorkerState], rng: Rng) -> Iterator[Choice]:
+def two_choices(workers: Sequence[WorkerState], rng: Rng, now: float) -> Iterator[Choice]:
     """The less loaded of two drawn at random, then the other, then the rest by load.
 
     Two random choices keep the longest queue near log log n while looking at two workers only (Mitzenmacher 2001), and
@@ -37,12 +37,12 @@ def two_choices(workers: Sequence[WorkerState], rng: Rng) -> Iterator[Choice]:
     if other >= one:
         other += 1
     first, second = workers[one], workers[other]
-    first_load, second_load = first.load(), second.load()
+    first_load, second_load = first.load(now), second.load(now)
     if second_load < first_load:
         first, second = second, first
     reason = ChoiceReason.EQUAL_LOAD if first_load == second_load else ChoiceReason.LOWER_LOAD
     yield Choice(first, reason)
     yield Choice(second, reason)
     rest = [state for state in workers if state is not first and state is not second]
-    for state in by_load(rest, rng):
+    for state in by_load(rest, rng, now):
         yield Choice(state, ChoiceReason.LOWER_LOAD)

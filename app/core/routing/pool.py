@@ -5,6 +5,10 @@ from app.core.fleet.worker import Worker
 from app.core.overload.health import Health, HealthThresholds, HealthTracker
 
 
+SAMPLE_FRESH_S = 5.0
+"""A sample older than this says nothing: its worker's load is unknown, and only our own dispatches count."""
+
+
 class WorkerState:
     """All that one router knows of one incarnation of a worker.
 
@@ -24,14 +28,14 @@ class WorkerState:
     def is_eligible(self) -> bool:
         return self.health.state is Health.HEALTHY
 
-    def load(self) -> int:
+    def load(self, now: float) -> int:
         """Requests on the worker, of everybody: the engine's sample plus what this router did since it was taken.
 
         Own dispatches are counted at once and own completions taken off, so that a burst between two samples spreads.
-        Never less than our own: the engine may not have counted what is on its way. Without a sample, our own only.
+        Never less than our own: the engine may not have counted what is on its way. Without a fresh sample, our own.
         """
         sample = self.sample
-        if sample is None:
+        if sample is None or now - sample.taken_at > SAMPLE_FRESH_S:
             return self.in_flight
         return max(self.in_flight, sample.running + sample.waiting + self.in_flight - sample.own_in_flight)
 

@@ -27,9 +27,9 @@ class ConsistentHash:
     def __init__(self) -> None:
         self._rings: dict[str, _Ring] = {}
 
-    def rank(self, request: RequestFacts, pool: Pool, rng: Rng) -> Iterator[Choice]:
+    def rank(self, request: RequestFacts, pool: Pool, rng: Rng, now: float) -> Iterator[Choice]:
         if request.key is None:
-            for choice in two_choices(pool.eligible, rng):
+            for choice in two_choices(pool.eligible, rng, now):
                 yield Choice(choice.worker, ChoiceReason.NO_KEY)
             return
         ring = self._rings.get(pool.model)

@@ -15,7 +15,7 @@ class LeastLoad:
 
     name = "least_load"
 
-    def rank(self, request: RequestFacts, pool: Pool, rng: Rng) -> Iterator[Choice]:
+    def rank(self, request: RequestFacts, pool: Pool, rng: Rng, now: float) -> Iterator[Choice]:
         reason = ChoiceReason.ONLY_CANDIDATE if len(pool.eligible) == 1 else ChoiceReason.LOWER_LOAD
-        for state in by_load(pool.eligible, rng):
+        for state in by_load(pool.eligible, rng, now):
             yield Choice(state, reason)

@@ -14,5 +14,5 @@ class PowerOfTwo:
 
     name = "power_of_two"
 
-    def rank(self, request: RequestFacts, pool: Pool, rng: Rng) -> Iterator[Choice]:
-        return two_choices(pool.eligible, rng)
+    def rank(self, request: RequestFacts, pool: Pool, rng: Rng, now: float) -> Iterator[Choice]:
+        return two_choices(pool.eligible, rng, now)

@@ -15,6 +15,6 @@ class Random:
 
     name = "random"
 
-    def rank(self, request: RequestFacts, pool: Pool, rng: Rng) -> Iterator[Choice]:
+    def rank(self, request: RequestFacts, pool: Pool, rng: Rng, now: float) -> Iterator[Choice]:
         for state in shuffled(pool.eligible, rng):
             yield Choice(state, ChoiceReason.CHANCE)

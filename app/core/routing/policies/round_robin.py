@@ -17,7 +17,7 @@ class RoundRobin:
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}
 
-    def rank(self, request: RequestFacts, pool: Pool, rng: Rng) -> Iterator[Choice]:
+    def rank(self, request: RequestFacts, pool: Pool, rng: Rng, now: float) -> Iterator[Choice]:
         turn = self._turns.get(pool.model, 0)
         self._turns[pool.model] = turn + 1
         workers = pool.eligible

@@ -1,0 +1,190 @@
+"""Which workers there are: the ones of our configuration, of the admin API and of other replicas, kept in step.
+
+The store is where replicas meet; it is read beside the path, and when it is gone the last known fleet stays. Absence
+alone never removes a worker that an operator added: only a removal does, and removals are facts of their own. So a
+store that lost its data gets the registrations back from any replica that remembers them.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Literal
+
+from app.core.fleet.address import parse_worker_url, worker_id
+from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.events import WorkerGone, WorkerSeen
+from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
+from app.core.fleet.worker import Worker
+from app.core.routing.pool import WorkerState
+from app.runtime.gateway import Gateway
+from app.runtime.ports import Monitors, Store
+
+log = logging.getLogger("warmset.fleet")
+
+RENEW_S = 3.0
+"""How often leased registrations are written again; their lease is 15 s."""
+
+ABSENCE_S = 15.0
+"""How long a worker of another replica may be missing from the registry before it is dropped."""
+
+Removal = Literal["removed", "unknown", "other_incarnation"]
+
+
+class Fleet:
+    """The registered workers of this process. `new_incarnation` gives a fresh unique text."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        store: Store,
+        monitors: Monitors,
+        *,
+        process: str,
+        clock: Callable[[], float],
+        new_incarnation: Callable[[], str],
+    ) -> None:
+        self._gateway = gateway
+        self._store = store
+        self._monitors = monitors
+        self._process = process
+        self._clock = clock
+        self._new_incarnation = new_incarnation
+        self._registered: dict[str, Registration] = {}
+        self._configured: dict[str, Registration] = {}
+        self._missing_since: dict[str, float] = {}
+        self._renewed_at = float("-inf")
+        self.other_loads: list[ProcessLoad] = []
+
+    def configure(self, urls: list[str]) -> None:
+        """Register the workers of the configuration, at once and without the store."""
+        for url in urls:
+            registration = self._registration(url, WorkerSource.CONFIG)
+            self._configured[registration.id] = registration
+            self._adopt(registration)
+
+    async def add(self, url: str) -> tuple[Registration, bool]:
+        """Register a worker for all replicas; the present one and False when it is already there.
+
+        Raises ValueError for a URL that cannot be a worker, StoreUnavailable when others would not learn of it.
+        """
+        registration = self._registration(parse_worker_url(url), WorkerSource.ADMIN)
+        present = self._registered.get(registration.id)
+        if present is not None:
+            return present, False
+        await self._store.register(registration)
+        self._adopt(registration)
+        return registration, True
+
+    async def remove(self, worker: str, incarnation: str | None) -> Removal:
+        """Deregister for all replicas. What runs on the worker may finish. Raises StoreUnavailable."""
+        present = self._registered.get(worker)
+        if present is None:
+            return "unknown"
+        if incarnation is not None and incarnation not in (present.incarnation, self._live_incarnation(worker)):
+            return "other_incarnation"
+        await self._store.deregister(present.id, present.incarnation)
+        self._configured.pop(worker, None)
+        self._drop(worker)
+        return "removed"
+
+    async def sync(self) -> None:
+        """One turn with the store: renew our leases, take over what changed, publish our load."""
+        now = self._clock()
+        try:
+            await self._reconcile(await self._store.read_registry(), now)
+            if now - self._renewed_at >= RENEW_S:
+                for registration in list(self._configured.values()):
+                    await self._store.register(registration)
+                self._renewed_at = now
+            await self._store.publish_load(self._own_load(), self._clock())
+            loads = await self._store.read_loads(self._clock())
+            self.other_loads = [load for load in loads if load.process != self._process]
+        except StoreUnavailable:
+            # The store says so itself in status, metrics and one log line per transition.
+            self._renewed_at = float("-inf")
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Every registered worker, ready for JSON, ordered by id."""
+        return [self._describe(self._registered[name]) for name in sorted(self._registered)]
+
+    # The registry of the store against ours
+
+    async def _reconcile(self, registry: Registry, now: float) -> None:
+        stored = {registration.id: registration for registration in registry.registrations}
+        for worker in registry.removed:
+            if worker not in stored and worker in self._registered:
+                self._configured.pop(worker, None)
+                self._drop(worker)
+        for registration in stored.values():
+            if registration.id in self._configured:
+                # Another replica has the same worker configured and was first: both renew the one registration.
+                self._configured[registration.id] = self._registered[registration.id] = registration
+            else:
+                self._adopt(registration)
+        for registration in list(self._registered.values()):
+            if registration.id in stored or registration.id in self._configured:
+                self._missing_since.pop(registration.id, None)
+            elif registration.source is WorkerSource.ADMIN:
+                await self._store.register(registration)
+            elif now - self._missing_since.setdefault(registration.id, now) > ABSENCE_S:
+                self._drop(registration.id)
+
+    def _own_load(self) -> ProcessLoad:
+        workers = self._gateway.router.workers
+        return ProcessLoad(
+            process=self._process,
+            in_flight={name: state.in_flight for name, state in workers.items()},
+            samples={name: state.sample for name, state in workers.items() if state.sample is not None},
+        )
+
+    def _registration(self, url: str, source: WorkerSource) -> Registration:
+        return Registration(worker_id(url), url, self._new_incarnation(), source)
+
+    def _live_incarnation(self, worker: str) -> str:
+        """The incarnation that monitoring gave it, which tells restarts of the engine apart too."""
+        state = self._gateway.router.workers.get(worker)
+        return state.worker.incarnation if state is not None else ""
+
+    def _adopt(self, registration: Registration) -> None:
+        present = self._registered.get(registration.id)
+        if present is not None and present.incarnation == registration.incarnation:
+            return
+        self._registered[registration.id] = registration
+        self._gateway.handle(WorkerSeen(Worker(registration.id, registration.url, registration.incarnation)))
+        self._monitors.watch(registration)
+        log.info("worker registered", extra={"worker": registration.id, "source": registration.source.value})
+
+    def _drop(self, worker: str) -> None:
+        del self._registered[worker]
+        self._missing_since.pop(worker, None)
+        self._monitors.unwatch(worker)
+        self._gateway.handle(WorkerGone(worker, self._live_incarnation(worker)))
+        log.info("worker deregistered", extra={"worker": worker})
+
+    def _describe(self, registration: Registration) -> dict[str, Any]:
+        state = self._gateway.router.workers.get(registration.id)
+        description: dict[str, Any] = {
+            "id": registration.id,
+            "url": registration.url,
+            "incarnation": registration.incarnation,
+            "source": registration.source.value,
+        }
+        return description | (self._describe_state(state) if state is not None else {})
+
+    def _describe_state(self, state: WorkerState) -> dict[str, Any]:
+        sample = state.sample
+        load = None
+        if sample is not None:
+            load = {
+                "running": sample.running,
+                "waiting": sample.waiting,
+                "kv_usage": sample.kv_usage,
+                "age_s": round(self._clock() - sample.taken_at, 3),
+            }
+        return {
+            "incarnation": state.worker.incarnation,
+            "health": state.health.state.value,
+            "models": list(state.worker.models),
+            "version": state.worker.version or None,
+            "in_flight": state.in_flight,
+            "load": load,
+        }
