@@ -1,0 +1,109 @@
+"""Checks of addresses: worker URLs, the store's URL, and the hosts that listeners bind."""
+
+import ipaddress
+import re
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from app.config.errors import MASK, shown
+
+WORKER_SCHEMES = {"http": 80, "https": 443}
+
+STORE_SCHEMES = ("redis", "rediss", "unix")
+
+WILDCARDS = ("0.0.0.0", "::")
+
+
+def worker_url(text: str) -> str:
+    """A worker's origin and optional path prefix: scheme and host in lower case, no trailing slash.
+
+    Raises ValueError with the rule that is broken.
+    """
+    parts = _split(text)
+    if parts.scheme not in WORKER_SCHEMES:
+        raise ValueError(f"{shown(text)} must begin with http:// or https://")
+    if "@" in parts.netloc:
+        raise ValueError(f"{shown(text)} must not carry a user or password; use worker_api_key")
+    if not parts.hostname:
+        raise ValueError(f"{shown(text)} has no host")
+    if parts.query or parts.fragment or text.rstrip().endswith(("?", "#")):
+        raise ValueError(f"{shown(text)} must not have a query or a fragment")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    port = "" if parts.port is None else f":{parts.port}"
+    return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
+
+
+def with_port(url: str) -> str:
+    """A checked worker URL with its port written out: the same for `http://a` and `http://a:80`."""
+    parts = urlsplit(url)
+    netloc = parts.netloc if parts.port is not None else f"{parts.netloc}:{WORKER_SCHEMES[parts.scheme]}"
+    return urlunsplit(parts._replace(netloc=netloc))
+
+
+def store_url(text: str) -> str:
+    """Raises ValueError, without the text: it may hold a password."""
+    try:
+        parts = _split(text)
+    except ValueError:
+        raise ValueError("is not a URL") from None
+    if parts.scheme not in STORE_SCHEMES:
+        raise ValueError("must begin with redis://, rediss:// or unix://")
+    if parts.scheme == "unix" and not parts.path:
+        raise ValueError("has no socket path")
+    if parts.scheme != "unix" and not parts.hostname:
+        raise ValueError("has no host")
+    return text
+
+
+def masked_store_url(text: str) -> str:
+    """The store's URL with the password, if it has one, masked."""
+    parts = urlsplit(text)
+    if parts.password is not None:
+        user, _, address = parts.netloc.rpartition("@")
+        text = text.replace(parts.netloc, f"{user.partition(':')[0]}:{MASK}@{address}", 1)
+
+    def masked(item: re.Match[str]) -> str:
+        return f"{item[1]}{item[2]}={MASK}" if unquote(item[2]).lower() == "password" else item[0]
+
+    return re.sub(r"([?&])([^=&#]*)=([^&#]*)", masked, text)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on `host`. A name other than `localhost` counts as reachable."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool(address.is_loopback or (mapped is not None and mapped.is_loopback))
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether listeners on these two hosts would fight over a port. `localhost` may be any loopback address."""
+    one, other = one.lower(), other.lower()
+    if one == other or one in WILDCARDS or other in WILDCARDS:
+        return True
+    return "localhost" in (one, other) and is_loopback(one) and is_loopback(other)
+
+
+def listen_host(text: str) -> str:
+    """An address or name to bind, without brackets and port. Raises ValueError."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", text):
+            raise ValueError(f"{shown(text)} must be one IP address or host name, without port") from None
+    return text
+
+
+def _split(text: str) -> SplitResult:
+    """Like urlsplit, which would drop line breaks and tabs, and would leave a bad port for later."""
+    if not text or re.search(r"[\s\x00-\x1f\x7f]", text):
+        raise ValueError(f"{shown(text)} is not a URL")
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018  raises when it is not a number below 65536
+    except ValueError:
+        raise ValueError(f"{shown(text)} is not a URL, or its port is not one") from None
+    return parts

@@ -1,0 +1,79 @@
+"""Rules between keys. Each is told together with what is wrong inside of single keys."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from app.config.addresses import is_loopback, overlap
+from app.config.schema import Config
+
+
+class Rule(NamedTuple):
+    """keys: what the rule reads; the first is the one that a broken rule is told about.
+
+    broken: what is wrong and what is allowed, or None. Not asked when one of its keys is already wrong by itself.
+    """
+
+    keys: tuple[str, ...]
+    broken: Callable[[Config], str | None]
+
+
+def _data_without_key(config: Config) -> str | None:
+    if is_loopback(config.host) or config.api_key or config.insecure:
+        return None
+    return (
+        f"{config.host} can be reached from other machines and there is no api_key; "
+        "set api_key (WARMSET_API_KEY), bind 127.0.0.1, or allow it with --insecure"
+    )
+
+
+def _admin_without_key(config: Config) -> str | None:
+    if is_loopback(config.admin_host) or config.admin_api_key or config.insecure:
+        return None
+    return (
+        f"{config.admin_host} can be reached from other machines and there is no admin_api_key; "
+        "set admin_api_key (WARMSET_ADMIN_API_KEY), bind 127.0.0.1, or allow it with --insecure"
+    )
+
+
+def _clash(first: str, second: str) -> Rule:
+    """Two listeners must not share a port on one address; 0 takes a free one and clashes with nothing."""
+    first_host, second_host = first.replace("port", "host"), second.replace("port", "host")
+
+    def broken(config: Config) -> str | None:
+        port, hosts = getattr(config, second), (getattr(config, first_host), getattr(config, second_host))
+        if port == 0 or port != getattr(config, first) or not overlap(*hosts):
+            return None
+        return f"{port} is taken by {first}; give each listener a port of its own"
+
+    return Rule((second, first, second_host, first_host), broken)
+
+
+def _replicas_share_a_store(config: Config) -> str | None:
+    if config.replicas == 1 or config.redis_url is not None:
+        return None
+    return f"{config.replicas} replicas need a store that they share; set redis_url"
+
+
+def _one_store(config: Config) -> str | None:
+    if config.store_dir is None or config.redis_url is None:
+        return None
+    return "belongs to a store that the gateway starts itself, and redis_url names another; set one of them"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(("host", "api_key", "insecure"), _data_without_key),
+    Rule(("admin_host", "admin_api_key", "insecure"), _admin_without_key),
+    _clash("port", "admin_port"),
+    _clash("port", "prometheus_port"),
+    _clash("admin_port", "prometheus_port"),
+    Rule(("replicas", "redis_url"), _replicas_share_a_store),
+    Rule(("store_dir", "redis_url"), _one_store),
+)
+
+
+def broken_rules(config: Config, wrong_keys: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Key and text of each rule that `config` breaks, leaving out those that read one of `wrong_keys`."""
+    for rule in RULES:
+        text = None if wrong_keys.intersection(rule.keys) else rule.broken(config)
+        if text is not None:
+            yield rule.keys[0], text

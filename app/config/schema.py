@@ -1,0 +1,209 @@
+"""The keys: name, type, bounds, default, and the sentence that `--help` shows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+
+from app.config.addresses import listen_host, store_url, with_port, worker_url
+from app.config.errors import MASK, shown
+from app.core.routing.policies import DEFAULT_POLICY, POLICIES
+
+POLICY_NAMES = tuple(policy.name for policy in POLICIES)
+
+POLICY_ALIASES = {
+    "roundrobin": "round_robin",  # production-stack
+    "session": "consistent_hash",  # production-stack
+    "consistent_hashing": "consistent_hash",  # sglang-router
+}
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """How a key is offered: the heading it stands under in `--help`, and further flags that mean it."""
+
+    heading: str
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+
+
+def _policy(name: str) -> str:
+    name = POLICY_ALIASES.get(name, name)
+    if name not in POLICY_NAMES:
+        raise ValueError(f"must be one of {', '.join(POLICY_NAMES)}, not {shown(name)}")
+    return name
+
+
+def _secret(secret: SecretStr) -> SecretStr:
+    text = secret.get_secret_value()
+    if text == MASK:
+        raise ValueError("is the mask that --print-config prints in place of the secret")
+    # A bearer token travels in a header: what cannot stand there can never match.
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be printable ASCII without spaces, and not empty")
+    return secret
+
+
+def _store_url(secret: SecretStr) -> SecretStr:
+    text = store_url(secret.get_secret_value())
+    if MASK in text:
+        raise ValueError("holds the mask that --print-config prints in place of the password")
+    return secret
+
+
+def _worker_urls(urls: tuple[str, ...]) -> tuple[str, ...]:
+    checked = tuple(map(worker_url, urls))
+    seen: dict[str, None] = {}
+    for url in checked:
+        if with_port(url) in seen:
+            raise ValueError(f"{shown(url)} is there twice")
+        seen[with_port(url)] = None
+    return checked
+
+
+def _model_alias(aliases: Mapping[str, str]) -> Mapping[str, str]:
+    for alias, canonical in aliases.items():
+        if not alias or not canonical:
+            raise ValueError("an alias and its model must not be empty")
+        if alias == canonical:
+            raise ValueError(f"{shown(alias)} is an alias of itself")
+        if aliases.get(canonical) == alias:
+            raise ValueError(f"{shown(alias)} and {shown(canonical)} are aliases of each other")
+        if canonical in aliases:
+            # Resolved in one step on the request path, so the first step must be the last.
+            raise ValueError(
+                f"{shown(alias)} points at {shown(canonical)}, which is an alias too; name the model that workers serve"
+            )
+    return dict(aliases)
+
+
+Host = Annotated[str, AfterValidator(listen_host)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Secret = Annotated[SecretStr, AfterValidator(_secret)]
+
+WORKERS, DATA, ADMIN, METRICS = "workers", "data listener", "admin listener", "metrics listener"
+ROUTING, STORE, HEALTH, PROCESS = "routing", "store", "health and load of workers", "process"
+
+
+class Config(BaseModel):
+    """The effective configuration. Made by `app.config.load`, which also checks the rules between keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+    worker_urls: Annotated[
+        tuple[str, ...],
+        AfterValidator(_worker_urls),
+        Field(description="workers to register at start, such as http://gpu-1:8000"),
+        Offer(WORKERS, ("--static-backends",), "URL"),
+    ] = ()
+    worker_api_key: Annotated[
+        Secret | None, Field(description="bearer token sent to workers in place of the client's"), Offer(WORKERS)
+    ] = None
+    connect_timeout_secs: Annotated[
+        Seconds, Field(description="time to connect to a worker, after which another is tried"), Offer(WORKERS)
+    ] = 5.0
+    request_timeout_secs: Annotated[
+        Seconds,
+        Field(description="time for a whole request, from its arrival to the end of the answer"),
+        Offer(WORKERS),
+    ] = 1800.0
+
+    policy: Annotated[
+        str,
+        AfterValidator(_policy),
+        Field(description="how a worker is picked"),
+        Offer(ROUTING, ("--routing-logic",), "{" + ",".join(POLICY_NAMES) + "}"),
+    ] = DEFAULT_POLICY
+    model_alias: Annotated[
+        Mapping[str, str],
+        AfterValidator(_model_alias),
+        Field(description="a further name for a model; the request is sent on with the model's own"),
+        Offer(ROUTING, (), "ALIAS=MODEL"),
+    ] = Field(default_factory=dict)
+    expose_routing_headers: Annotated[
+        bool, Field(description="name the worker, policy and reason in headers of each answer"), Offer(ROUTING)
+    ] = False
+    seed: Annotated[
+        int | None,
+        Field(ge=0, description="seed of the policies' random choices, to repeat a run"),
+        Offer(ROUTING),
+    ] = None
+
+    host: Annotated[
+        Host, Field(description="address that clients connect to; one that others can reach needs api_key"), Offer(DATA)
+    ] = "127.0.0.1"
+    port: Annotated[Port, Field(description="its port; 0 takes any free one"), Offer(DATA)] = 30000
+    api_key: Annotated[
+        tuple[Secret, ...],
+        Field(description="keys of clients, each accepted as a bearer token; prefer the variable or the file"),
+        Offer(DATA, (), "KEY"),
+    ] = ()
+    insecure: Annotated[
+        bool, Field(description="serve addresses that others can reach without any key"), Offer(DATA)
+    ] = False
+    max_body_bytes: Annotated[
+        Count, Field(description="largest request body; more is answered with 413"), Offer(DATA)
+    ] = 33_554_432
+
+    admin_host: Annotated[
+        Host, Field(description="address of the admin API; one that others can reach needs admin_api_key"), Offer(ADMIN)
+    ] = "127.0.0.1"
+    admin_port: Annotated[Port, Field(description="its port; 0 takes any free one"), Offer(ADMIN)] = 30001
+    admin_api_key: Annotated[Secret | None, Field(description="bearer token of the admin API"), Offer(ADMIN)] = None
+
+    prometheus_host: Annotated[
+        Host, Field(description="address of /metrics, /livez and /readyz"), Offer(METRICS, ("--metrics-host",))
+    ] = "127.0.0.1"
+    prometheus_port: Annotated[
+        Port, Field(description="its port; 0 takes any free one"), Offer(METRICS, ("--metrics-port",))
+    ] = 29000
+
+    redis_url: Annotated[
+        Annotated[SecretStr, AfterValidator(_store_url)] | None,
+        Field(description="Redis or Valkey shared by replicas; without it a server is started on a unix socket"),
+        Offer(STORE, (), "URL"),
+    ] = None
+    store_dir: Annotated[
+        str | None,
+        Field(
+            min_length=1, description="folder in which the started store keeps its data; without it, a temporary one"
+        ),
+        Offer(STORE, (), "DIR"),
+    ] = None
+    replicas: Annotated[
+        Count, Field(description="gateway replicas that share the store; more than one need redis_url"), Offer(STORE)
+    ] = 1
+
+    health_check_interval_secs: Annotated[
+        Seconds, Field(description="time between probes of a worker"), Offer(HEALTH)
+    ] = 5.0
+    health_check_timeout_secs: Annotated[
+        Seconds, Field(description="time after which a probe counts as failed"), Offer(HEALTH)
+    ] = 5.0
+    health_failure_threshold: Annotated[
+        Count, Field(description="failed probes in a row that make a worker unhealthy"), Offer(HEALTH)
+    ] = 3
+    health_success_threshold: Annotated[
+        Count, Field(description="successful probes in a row that make it healthy again"), Offer(HEALTH)
+    ] = 2
+    load_monitor_interval_secs: Annotated[
+        Seconds,
+        Field(description="time between samples of a worker's load"),
+        Offer(HEALTH, ("--load-monitor-interval",)),
+    ] = 1.0
+
+    shutdown_grace_period_secs: Annotated[
+        float,
+        Field(ge=0, allow_inf_nan=False, description="time that running requests get to end after SIGTERM"),
+        Offer(PROCESS),
+    ] = 30.0
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Field(description="least severe level that is logged; info has one line per request"),
+        Offer(PROCESS, (), "{" + ",".join(LOG_LEVELS) + "}"),
+    ] = "info"
