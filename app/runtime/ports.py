@@ -20,6 +20,11 @@ class Answer(Protocol):
     headers: list[Header]
     """Names in lower case, values as received; hop-by-hop headers are gone."""
 
+    @property
+    def is_complete(self) -> bool:
+        """The whole body has arrived and was read."""
+        ...
+
     async def read(self) -> bytes:
         """The next bytes of the body as they came, b"" at its end. Raises StreamBroken."""
         ...

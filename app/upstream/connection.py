@@ -57,6 +57,11 @@ class WorkerAnswer:
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        """The whole body has arrived and was read: the next `read` would give b""."""
+        return self._is_complete and not self._chunks
+
     async def read(self) -> bytes:
         """The next bytes of the body as they came, b"" at its end. Raises StreamBroken, after what arrived before."""
         while not self._chunks:

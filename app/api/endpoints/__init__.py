@@ -1,0 +1,37 @@
+"""The paths that are served: one line each. What is not here is answered with 404 and reaches no worker.
+
+An allow-list, because vLLM also serves paths that change or stop it, and protects few of them with its key.
+"""
+
+from typing import NamedTuple
+
+from app.api.families import Family
+
+
+class ProxyEndpoint(NamedTuple):
+    """A path whose POST requests carry `model` in a JSON body and go to a worker of that model, path unchanged."""
+
+    path: str
+    family: Family = Family.OPENAI
+
+
+ENDPOINTS = (
+    ProxyEndpoint("/v1/chat/completions"),
+    ProxyEndpoint("/v1/chat/completions/batch"),
+    ProxyEndpoint("/v1/completions"),
+    ProxyEndpoint("/v1/responses", Family.RESPONSES),
+    ProxyEndpoint("/v1/messages", Family.ANTHROPIC),
+    ProxyEndpoint("/v1/messages/count_tokens", Family.ANTHROPIC),
+    ProxyEndpoint("/v1/embeddings"),
+    ProxyEndpoint("/v2/embed"),
+    ProxyEndpoint("/classify"),
+    ProxyEndpoint("/pooling"),
+    ProxyEndpoint("/score"),
+    ProxyEndpoint("/v1/score"),
+    ProxyEndpoint("/rerank"),
+    ProxyEndpoint("/v1/rerank"),
+    ProxyEndpoint("/v2/rerank"),
+    ProxyEndpoint("/generative_scoring"),
+    ProxyEndpoint("/tokenize"),
+    ProxyEndpoint("/detokenize"),
+)

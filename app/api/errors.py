@@ -1,0 +1,110 @@
+"""Every refusal of the gateway's own: one table from reason to status, OpenAI type and code, and what to do next.
+
+Errors of a worker are not in it: they pass as they came.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from app.core.fleet.reasons import RefusalReason
+
+
+class EdgeReason(StrEnum):
+    """Why a request is refused, or its answer ended, without a decision of the router."""
+
+    MALFORMED_HTTP = "malformed_http"
+    UNAUTHORIZED = "unauthorized"
+    UNKNOWN_PATH = "unknown_path"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    BODY_TOO_LARGE = "body_too_large"
+    INVALID_BODY = "invalid_body"
+    MODEL_MISSING = "model_missing"
+    SHUTTING_DOWN = "shutting_down"
+    STREAM_BROKEN = "stream_broken"
+    INTERNAL = "internal"
+
+
+Reason = RefusalReason | EdgeReason
+
+
+class Shape(NamedTuple):
+    """How a reason looks to a client. `retry_after_s` says that, and when, the same request may work."""
+
+    status: int
+    type: str
+    code: str
+    message: str
+    param: str | None = None
+    retry_after_s: int | None = None
+
+
+SHAPES: dict[Reason, Shape] = {
+    EdgeReason.MALFORMED_HTTP: Shape(
+        400, "invalid_request_error", "malformed_http", "This is not a valid HTTP request."
+    ),
+    EdgeReason.UNAUTHORIZED: Shape(
+        401,
+        "authentication_error",
+        "invalid_api_key",
+        "No valid API key. Send the key that the operator of this gateway gave you as 'Authorization: Bearer KEY'.",
+    ),
+    EdgeReason.UNKNOWN_PATH: Shape(
+        404, "invalid_request_error", "unknown_path", "This gateway does not serve this path."
+    ),
+    EdgeReason.METHOD_NOT_ALLOWED: Shape(
+        405, "invalid_request_error", "method_not_allowed", "This path does not take this method; see the Allow header."
+    ),
+    EdgeReason.BODY_TOO_LARGE: Shape(
+        413, "invalid_request_error", "body_too_large", "The request body is larger than this gateway accepts."
+    ),
+    EdgeReason.INVALID_BODY: Shape(400, "invalid_request_error", "invalid_body", "The request body is not valid."),
+    EdgeReason.MODEL_MISSING: Shape(
+        404,
+        "invalid_request_error",
+        "model_not_found",
+        "The request names no model. Set 'model' to one of those that GET /v1/models lists.",
+        param="model",
+    ),
+    EdgeReason.SHUTTING_DOWN: Shape(
+        503, "server_error", "shutting_down", "This gateway is shutting down. Send the request again.", retry_after_s=1
+    ),
+    EdgeReason.STREAM_BROKEN: Shape(
+        502,
+        "server_error",
+        "worker_stream_broken",
+        "The worker's answer ended before it was complete. What arrived until here is valid; send the request again "
+        "to get a whole answer.",
+    ),
+    EdgeReason.INTERNAL: Shape(
+        500, "server_error", "internal_error", "The gateway failed. Its log has the cause under this request's id."
+    ),
+    RefusalReason.MODEL_NOT_FOUND: Shape(
+        404,
+        "invalid_request_error",
+        "model_not_found",
+        "The model does not exist here. GET /v1/models lists those that do.",
+        param="model",
+    ),
+    RefusalReason.NO_WORKERS: Shape(
+        503, "server_error", "no_workers", "No worker can serve this model yet. Try again shortly.", retry_after_s=2
+    ),
+    RefusalReason.UNREACHABLE: Shape(
+        503,
+        "server_error",
+        "workers_unreachable",
+        "No worker of this model could be reached. Nothing was started; try again shortly.",
+        retry_after_s=2,
+    ),
+    RefusalReason.NO_ANSWER: Shape(
+        502,
+        "server_error",
+        "worker_no_answer",
+        "The worker closed the connection before it answered. The request may have run; send it again if that is safe.",
+    ),
+    RefusalReason.TIMEOUT: Shape(
+        504,
+        "server_error",
+        "request_timeout",
+        "The worker did not answer within the time that this gateway allows. Ask for less, or for a longer limit.",
+    ),
+}

@@ -1,0 +1,62 @@
+"""What the gateway reads of a request. The body is parsed once and never written again."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from app.api.errors import EdgeReason
+from app.api.splice import replace_member
+from app.core.fleet.exchange import Header
+from app.core.fleet.request import RequestFacts
+
+KEY_HEADERS = (b"x-warmset-key", b"x-session-id")
+"""Headers that name what a request belongs together with; `prompt_cache_key` of the body stands between them."""
+
+
+class Inbound(NamedTuple):
+    """A request that may be dispatched: what the router is told, and the bytes that a worker gets."""
+
+    facts: RequestFacts
+    body: bytes
+
+
+class Rejected(NamedTuple):
+    reason: EdgeReason
+    detail: str = ""
+
+
+def read_request(
+    body: bytes, headers: Sequence[Header], *, endpoint: str, request_id: str, aliases: Mapping[str, str]
+) -> Inbound | Rejected:
+    """Take facts from a JSON body. With an alias for its model, that one value is replaced in the bytes."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        return Rejected(EdgeReason.INVALID_BODY, f"not JSON: {error.msg} at byte {error.pos}")
+    if not isinstance(document, dict):
+        return Rejected(EdgeReason.INVALID_BODY, "the body must be a JSON object")
+    model = document.get("model")
+    if model is None or model == "":
+        return Rejected(EdgeReason.MODEL_MISSING)
+    if not isinstance(model, str):
+        return Rejected(EdgeReason.INVALID_BODY, "'model' must be a string")
+    target = aliases.get(model)
+    if target is not None:
+        body = replace_member(body, "model", target)
+        model = target
+    return Inbound(RequestFacts(request_id, model, endpoint, routing_key(document, headers)), body)
+
+
+def routing_key(document: Mapping[str, Any], headers: Sequence[Header]) -> bytes | None:
+    """The first that applies: header x-warmset-key, body `prompt_cache_key`, header x-session-id."""
+    session: bytes | None = None
+    for name, value in headers:
+        if name == KEY_HEADERS[0] and value:
+            return value
+        if name == KEY_HEADERS[1] and value:
+            session = value
+    key = document.get("prompt_cache_key")
+    if isinstance(key, str) and key:
+        return key.encode("utf-8", "surrogatepass")
+    return session

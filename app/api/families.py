@@ -1,0 +1,87 @@
+"""Error bodies and error events in the dialect of the endpoint: what its clients' SDKs can read.
+
+An error event ends a stream whose head is already sent. It stands alone (a blank line before it when the stream was cut
+inside an event), and no end mark follows: a stream that failed must not look complete.
+"""
+
+from enum import Enum
+from typing import Any
+
+import orjson
+
+from app.api.errors import SHAPES, Reason
+
+
+class Family(Enum):
+    """Whose shapes an endpoint speaks."""
+
+    OPENAI = "openai"
+    RESPONSES = "responses"
+    ANTHROPIC = "anthropic"
+
+
+ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "request_too_large",
+    500: "api_error",
+    502: "api_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+def error_body(family: Family, reason: Reason, detail: str = "") -> bytes:
+    """The JSON body of a refusal. `detail` is added to the message; it is text of ours, never of a prompt."""
+    return orjson.dumps(_error(family, reason, detail))
+
+
+def error_event(family: Family, reason: Reason, detail: str, *, first_event: bytes, last_events: bytes) -> bytes:
+    """One server-sent event that says why the stream ends here.
+
+    first_event, last_events: how the stream began and the last bytes that were sent of it; the Responses dialect
+    repeats the response object of the former and goes on with the sequence numbers of the latter.
+    """
+    if family is Family.RESPONSES:
+        event = _response_failed(reason, detail, first_event, last_events)
+        return b"event: response.failed\ndata: " + orjson.dumps(event) + b"\n\n"
+    body = error_body(family, reason, detail)
+    if family is Family.ANTHROPIC:
+        return b"event: error\ndata: " + body + b"\n\n"
+    return b"data: " + body + b"\n\n"
+
+
+def _error(family: Family, reason: Reason, detail: str) -> dict[str, Any]:
+    shape = SHAPES[reason]
+    message = f"{shape.message} ({detail})" if detail else shape.message
+    if family is Family.ANTHROPIC:
+        return {"type": "error", "error": {"type": ANTHROPIC_TYPES[shape.status], "message": message}}
+    return {"error": {"message": message, "type": shape.type, "param": shape.param, "code": shape.code}}
+
+
+def _response_failed(reason: Reason, detail: str, first_event: bytes, last_events: bytes) -> dict[str, Any]:
+    response = _data_of(first_event).get("response")
+    if not isinstance(response, dict):
+        response = {"object": "response", "output": []}
+    message = _error(Family.OPENAI, reason, detail)["error"]["message"]
+    response |= {"status": "failed", "error": {"code": "server_error", "message": message}}
+    number = -1
+    for block in last_events.split(b"\n\n"):
+        present = _data_of(block).get("sequence_number")
+        if isinstance(present, int):
+            number = present
+    return {"type": "response.failed", "sequence_number": number + 1, "response": response}
+
+
+def _data_of(event: bytes) -> dict[str, Any]:
+    """The JSON object of an event's data line; {} when it is cut off or something else."""
+    for line in event.splitlines():
+        if line.startswith(b"data:"):
+            try:
+                data = orjson.loads(line[5:])
+            except orjson.JSONDecodeError:
+                return {}
+            return data if isinstance(data, dict) else {}
+    return {}

@@ -1,0 +1,51 @@
+"""Which headers pass, in either direction."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from app.core.fleet.exchange import Header
+
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+"""What a client's own request id may look like: vLLM puts it into every event, logs and traces carry it."""
+
+NOT_FOR_WORKERS = frozenset(
+    (
+        # of one connection (RFC 9110 §7.6.1), or settled by the gateway
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
+        b"trailer", b"transfer-encoding", b"upgrade", b"host", b"content-length", b"expect", b"accept-encoding",
+        # the user's credentials and cookies are for us
+        b"authorization", b"x-api-key", b"api-key", b"cookie", b"cookie2",
+        # where the client came from is ours to say, and x-request-id is set anew
+        b"forwarded", b"via", b"x-real-ip", b"x-request-id",
+    )
+)  # fmt: skip
+
+NOT_FOR_CLIENTS = frozenset((b"server", b"date", b"set-cookie", b"set-cookie2", b"x-request-id", b"alt-svc"))
+"""Hop-by-hop headers are gone already. `date` and `server` are written by our own listener."""
+
+
+def request_id(headers: Sequence[Header], make: Callable[[], str]) -> str:
+    """The client's own `x-request-id` when it is sane, else a new one."""
+    for name, value in headers:
+        if name == b"x-request-id" and REQUEST_ID.fullmatch(value):
+            return value.decode("ascii")
+    return make()
+
+
+def to_worker(headers: Sequence[Header], request_id: str) -> list[Header]:
+    """The request headers that the worker gets."""
+    passed = [(b"x-request-id", request_id.encode("ascii"))]
+    named: tuple[bytes, ...] = ()
+    for name, value in headers:
+        if name == b"connection":
+            named += tuple(token.strip().lower() for token in value.split(b","))
+        elif name not in NOT_FOR_WORKERS and not name.startswith((b"x-forwarded-", b"x-warmset-")):
+            passed.append((name, value))
+    return [header for header in passed if header[0] not in named] if named else passed
+
+
+def to_client(headers: Sequence[Header], request_id: str) -> list[Header]:
+    """The response headers that the client gets."""
+    passed = [(b"x-request-id", request_id.encode("ascii"))]
+    passed += [header for header in headers if header[0] not in NOT_FOR_CLIENTS]
+    return passed

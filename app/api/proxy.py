@@ -1,0 +1,293 @@
+"""One request through the gateway: read, decide, relay, account. The same path for every endpoint.
+
+Invariants
+    1. Whatever happens, what a request holds (load, a worker's connection) is given back exactly once.
+    2. From the moment that the body is read, a client that leaves ends the work: the watch cancels the request's task,
+       wherever it waits, and the worker's connection is closed.
+    3. The client gets the worker's status, body bytes and end-to-end headers unchanged. When an event stream breaks,
+       one error event follows what arrived; when any other answer breaks, so does the connection: its length is a
+       promise.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.api.auth import Keys
+from app.api.endpoints import ProxyEndpoint
+from app.api.errors import EdgeReason, Reason
+from app.api.facts import Inbound, Rejected, read_request
+from app.api.families import Family, error_event
+from app.api.headers import request_id, to_client, to_worker
+from app.api.relay import LAST_EVENTS_MAX, EventStream, usage_of
+from app.api.respond import Receive, Scope, Send, send_refusal
+from app.core.fleet.commands import Dispatch, Refuse
+from app.core.fleet.exchange import Call, Header, StreamBroken
+from app.core.fleet.reasons import Outcome
+from app.core.fleet.record import RequestRecord
+from app.runtime.gateway import Gateway
+from app.runtime.ports import Answer
+from app.runtime.tasks import Tasks
+
+log = logging.getLogger("warmset.api")
+
+
+class Requests(Protocol):
+    """Who is told of every request that ended, and in which classes gaps between events are counted."""
+
+    gap_bounds_s: Sequence[float]
+
+    def ended(self, record: RequestRecord) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """max_body_bytes: of a request. aliases: model name that clients use -> model id that workers know."""
+
+    max_body_bytes: int
+    aliases: Mapping[str, str]
+    expose_routing_headers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Serves proxy endpoints. `new_id` makes a request id; `clock` gives monotonic seconds."""
+
+    gateway: Gateway
+    keys: Keys
+    options: ProxyOptions
+    requests: Requests
+    tasks: Tasks
+    clock: Callable[[], float]
+    new_id: Callable[[], str]
+
+    async def serve(self, endpoint: ProxyEndpoint, scope: Scope, receive: Receive, send: Send) -> None:
+        record = RequestRecord(
+            request_id(scope["headers"], self.new_id), scope["method"], endpoint.path, started_at=self.clock()
+        )
+        try:
+            await _Request(self, endpoint.family, record, scope, receive, send).run()
+        finally:
+            record.duration_s = self.clock() - record.started_at
+            self.requests.ended(record)
+
+
+class _Request:
+    """One request from its head to the last byte of its answer."""
+
+    __slots__ = (
+        "_family",
+        "_headers",
+        "_is_started",
+        "_proxy",
+        "_receive",
+        "_record",
+        "_scope",
+        "_send",
+        "_stream",
+        "_watch",
+    )
+
+    def __init__(
+        self, proxy: Proxy, family: Family, record: RequestRecord, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        self._proxy = proxy
+        self._family = family
+        self._record = record
+        self._scope = scope
+        self._headers: list[Header] = scope["headers"]
+        self._receive = receive
+        self._send = send
+        self._watch = ClientWatch(receive)
+        self._stream: EventStream | None = None
+        self._is_started = False
+
+    async def run(self) -> None:
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            self._watch.task.uncancel()
+            if self._watch.is_client_gone:
+                self._record.outcome = Outcome.CLIENT_GONE
+            else:
+                await self._cut_short(EdgeReason.SHUTTING_DOWN, "the grace period is over")
+
+    async def _run(self) -> None:
+        if not self._proxy.keys.admit(self._headers):
+            await self._refuse(EdgeReason.UNAUTHORIZED, is_body_unread=True)
+            return
+        body = await self._read_body()
+        if body is None:
+            self._record.outcome = Outcome.CLIENT_GONE
+        elif isinstance(body, Rejected):
+            await self._refuse(body.reason, body.detail, is_body_unread=True)
+        else:
+            self._proxy.tasks.start(self._watch.run(), "client watch")
+            await self._take(body)
+
+    async def _read_body(self) -> bytes | Rejected | None:
+        """The whole body, counted as it comes; None when the client left before its end."""
+        limit = self._proxy.options.max_body_bytes
+        too_large = Rejected(EdgeReason.BODY_TOO_LARGE, f"at most {limit} bytes")
+        for name, value in self._headers:
+            if name == b"content-length" and int(value) > limit:
+                return too_large
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return None
+            piece: bytes = message["body"]
+            size += len(piece)
+            if size > limit:
+                return too_large
+            pieces.append(piece)
+            if not message["more_body"]:
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _take(self, body: bytes) -> None:
+        record = self._record
+        record.bytes_in = len(body)
+        inbound = read_request(
+            body,
+            self._headers,
+            endpoint=record.endpoint,
+            request_id=record.request_id,
+            aliases=self._proxy.options.aliases,
+        )
+        if isinstance(inbound, Rejected):
+            await self._refuse(inbound.reason, inbound.detail)
+            return
+        await self._dispatch(inbound)
+
+    async def _dispatch(self, inbound: Inbound) -> None:
+        gateway, record, scope = self._proxy.gateway, self._record, self._scope
+        target: bytes = scope["raw_path"]
+        if scope["query_string"]:
+            target += b"?" + scope["query_string"]
+        headers = to_worker(self._headers, record.request_id)
+        opened = await gateway.open(inbound.facts, Call(scope["method"].encode(), target, headers, inbound.body))
+        if isinstance(opened, Refuse):
+            await self._refuse(opened.reason, opened.detail)
+            return
+        record.model = inbound.facts.model
+        record.dispatch = opened.dispatch
+        record.status = opened.answer.status
+        try:
+            await self._relay(opened.answer, opened.dispatch)
+            record.outcome = Outcome.SERVED
+        except StreamBroken as broken:
+            log.warning("answer broken", extra={"request_id": record.request_id, "cause": str(broken)})
+            await self._cut_short(EdgeReason.STREAM_BROKEN, str(broken))
+        except asyncio.CancelledError:
+            record.outcome = Outcome.CLIENT_GONE
+            raise
+        finally:
+            opened.finish(record.outcome)
+
+    async def _relay(self, answer: Answer, dispatch: Dispatch) -> None:
+        record, send, clock = self._record, self._send, self._proxy.clock
+        headers = to_client(answer.headers, record.request_id)
+        if self._proxy.options.expose_routing_headers:
+            headers += routing_headers(dispatch)
+        stream = None
+        if is_event_stream(headers):
+            stream = self._stream = EventStream(clock, self._proxy.requests.gap_bounds_s)
+        tail = b""
+        self._is_started = True
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        is_over = False
+        while not is_over:
+            piece = await answer.read()
+            is_over = answer.is_complete
+            if record.ttft_s is None:
+                record.ttft_s = clock() - record.started_at
+            record.bytes_out += len(piece)
+            if stream is not None:
+                stream.saw(piece)
+            else:
+                tail = (tail + piece)[-LAST_EVENTS_MAX:]
+            await send({"type": "http.response.body", "body": piece, "more_body": not is_over})
+        self._watch.stop()
+        self._account(tail if stream is None else stream.last_events)
+
+    async def _cut_short(self, reason: EdgeReason, detail: str) -> None:
+        """The answer will not be whole: say so in the way that the client can still be told."""
+        stream = self._stream
+        if not self._is_started:
+            await self._refuse(reason, detail)
+            return
+        self._record.refusal = reason.value
+        connection = self._scope["extensions"]["warmset"]["connection"]
+        if stream is None:
+            connection.abort()
+        else:
+            first, last = stream.first_event, stream.last_events
+            event = error_event(self._family, reason, detail, first_event=first, last_events=last)
+            if not stream.is_between_events:
+                event = b"\n\n" + event
+            connection.close_after_response()
+            await self._send({"type": "http.response.body", "body": event, "more_body": False})
+            self._account(last)
+        self._watch.stop()
+
+    async def _refuse(self, reason: Reason, detail: str = "", *, is_body_unread: bool = False) -> None:
+        headers = [(b"x-request-id", self._record.request_id.encode("ascii"))]
+        if is_body_unread:
+            headers.append((b"connection", b"close"))
+        self._record.refusal = reason.value
+        self._record.status = await send_refusal(self._send, self._family, reason, detail, headers)
+        self._watch.stop()
+
+    def _account(self, tail: bytes) -> None:
+        record, stream = self._record, self._stream
+        if stream is not None:
+            record.events = stream.events
+            record.gap_counts = stream.gap_counts
+            record.gap_sum_s = stream.gap_sum_s
+        usage = usage_of(tail)
+        record.prompt_tokens, record.completion_tokens, record.cached_tokens = usage
+
+
+class ClientWatch:
+    """Waits for the client to leave, and then cancels the task that made it.
+
+    Frameworks report a disconnect only to who asks, and only after the response began; an engine would go on working
+    for nobody through a whole prefill.
+    """
+
+    __slots__ = ("_is_over", "_receive", "is_client_gone", "task")
+
+    def __init__(self, receive: Receive) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        self.is_client_gone = False
+        self._receive = receive
+        self._is_over = False
+
+    async def run(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        if not self._is_over:
+            self.is_client_gone = True
+            self.task.cancel()
+
+    def stop(self) -> None:
+        """The response is complete. To be called before anything is awaited after its last byte was sent."""
+        self._is_over = True
+
+
+def is_event_stream(headers: Sequence[Header]) -> bool:
+    return any(name == b"content-type" and value[:17].lower() == b"text/event-stream" for name, value in headers)
+
+
+def routing_headers(dispatch: Dispatch) -> list[Header]:
+    return [
+        (b"x-warmset-worker", dispatch.worker.id.encode()),
+        (b"x-warmset-policy", dispatch.policy.encode()),
+        (b"x-warmset-reason", dispatch.reason.value.encode()),
+    ]
