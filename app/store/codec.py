@@ -1,0 +1,155 @@
+"""Values of the store <-> values of the core. What is in the store is input: everything is checked on reading.
+
+    workers    {"until": ms or 0, "registration": {"v": 1, "id", "url", "incarnation", "source"}}
+    processes  {"until": ms, "at": ms, "load": {"v": 1, "in_flight": {worker: n},
+                "samples": {worker: [age_ms, running, waiting, own_in_flight, kv_usage or null]}}}
+
+`until` and `at` are stamps of the server's clock, written by the scripts. `v` is the format: a reader skips a format
+that it does not know and ignores members that it does not know, so a later version may add members under the same `v`.
+"""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+
+from app.core.fleet.load import LoadSample
+from app.core.fleet.registry import ProcessLoad, Registration, WorkerSource
+
+FORMAT = 1
+MAX_REGISTRATION_BYTES = 8 * 1024
+MAX_LOAD_BYTES = 1024 * 1024
+MAX_TEXT = 1024
+"""Characters of an id, a URL or an incarnation."""
+MAX_COUNT = 10**9
+
+
+class Malformed(Exception):
+    """A stored value that cannot be used. The text says why and quotes nothing of it."""
+
+
+def encode_registration(registration: Registration) -> bytes:
+    return orjson.dumps(
+        {
+            "v": FORMAT,
+            "id": registration.id,
+            "url": registration.url,
+            "incarnation": registration.incarnation,
+            "source": registration.source.value,
+        }
+    )
+
+
+def decode_registration(worker_id: str, value: bytes) -> Registration:
+    """Raises Malformed."""
+    entry = _object(value, MAX_REGISTRATION_BYTES)
+    fields = _format(entry.get("registration"))
+    if fields.get("id") != worker_id:
+        raise Malformed("it is another worker's")
+    url = _text(fields, "url")
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or (parts.port == 0):
+            raise Malformed("its url is not an http(s) origin")
+    except ValueError:
+        raise Malformed("its url is not a URL") from None
+    try:
+        source = WorkerSource(_text(fields, "source"))
+    except ValueError:
+        raise Malformed("its source is not known") from None
+    return Registration(_text(fields, "id"), url, _text(fields, "incarnation"), source)
+
+
+def encode_load(load: ProcessLoad, now: float) -> bytes:
+    """`now` is the clock that the samples were taken on; each is written as its age, in ms."""
+    return orjson.dumps(
+        {
+            "v": FORMAT,
+            "in_flight": load.in_flight,
+            "samples": {
+                worker: [
+                    max(0, round((now - sample.taken_at) * 1000)),
+                    sample.running,
+                    sample.waiting,
+                    sample.own_in_flight,
+                    sample.kv_usage,
+                ]
+                for worker, sample in load.samples.items()
+            },
+        }
+    )
+
+
+def decode_load(process: str, value: bytes, server_ms: int, now: float) -> ProcessLoad:
+    """`server_ms` is the server's clock and `now` the caller's, at the same moment. Raises Malformed.
+
+    A sample is as old as it was when it was published, plus the time since then on the server's clock: no two hosts'
+    clocks are compared.
+    """
+    entry = _object(value, MAX_LOAD_BYTES)
+    published = entry.get("at")
+    if not isinstance(published, int):
+        raise Malformed("it has no time of publication")
+    fields = _format(entry.get("load"))
+    in_flight, samples = fields.get("in_flight"), fields.get("samples")
+    if not isinstance(in_flight, dict) or not isinstance(samples, dict):
+        raise Malformed("in_flight or samples is not an object")
+    since_ms = max(0, server_ms - published)
+    return ProcessLoad(
+        process,
+        {_worker(worker): _count(requests) for worker, requests in in_flight.items()},
+        {_worker(worker): _sample(sample, since_ms, now) for worker, sample in samples.items()},
+    )
+
+
+def _sample(value: Any, since_ms: int, now: float) -> LoadSample:
+    if not isinstance(value, list) or len(value) < 5:
+        raise Malformed("a sample is not a list of five")
+    age_ms, running, waiting, own, kv_usage = value[:5]
+    if kv_usage is not None and not (
+        isinstance(kv_usage, int | float) and not isinstance(kv_usage, bool) and 0 <= kv_usage <= 1
+    ):
+        raise Malformed("a kv_usage is not a share")
+    age_s = (_count(age_ms) + since_ms) / 1000
+    return LoadSample(
+        now - age_s, _count(running), _count(waiting), _count(own), None if kv_usage is None else float(kv_usage)
+    )
+
+
+def _object(value: bytes, most: int) -> dict[str, Any]:
+    if len(value) > most:
+        raise Malformed(f"it is larger than {most} bytes")
+    try:
+        entry = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        raise Malformed("it is not JSON") from None
+    if not isinstance(entry, dict):
+        raise Malformed("it is not an object")
+    return entry
+
+
+def _format(fields: Any) -> dict[str, Any]:
+    if not isinstance(fields, dict):
+        raise Malformed("it is not an object")
+    if fields.get("v") != FORMAT:
+        raise Malformed("its format is not known to this version")
+    return fields
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or not value.isprintable():
+        raise Malformed(f"its {name} is not a printable text")
+    return value
+
+
+def _worker(value: str) -> str:
+    if not 0 < len(value) <= MAX_TEXT:
+        raise Malformed("a worker id is empty or too long")
+    return value
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
+        raise Malformed("a count is not a count")
+    return value
