@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.api.errors import SHAPES, EdgeReason
 from app.api.families import Family, error_body
@@ -35,7 +35,8 @@ class EdgeProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        if self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete:
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and cycle.response_started and not cycle.response_complete:
             self.abort()  # an answer is under way: anything written now would become part of it
             return
         shape = SHAPES[EdgeReason.MALFORMED_HTTP]

@@ -156,7 +156,7 @@ class Router:
                         Dispatch(event.token, choice.worker.worker, self.policy.name, ChoiceReason.FAILOVER),
                     )
         del self._open[event.token]
-        return (*probe, Refuse(RefusalReason.UNREACHABLE, f"{request.attempts} workers were tried"))
+        return (*probe, Refuse(REFUSAL_AFTER[event.failure], f"{request.attempts} tried"))
 
     def _request_finished(self, event: RequestFinished) -> tuple[Command, ...]:
         request = self._open.pop(event.token, None)

@@ -1,0 +1,155 @@
+"""The router as a dialogue."""
+
+import pytest
+
+from app.core.fleet.commands import Dispatch, Probe, Refuse
+from app.core.fleet.events import DispatchAccepted, HealthReported, LoadSampled, RequestFinished, WorkerGone, WorkerSeen
+from app.core.fleet.load import LoadSample
+from app.core.fleet.reasons import ChoiceReason, Failure, Outcome, RefusalReason
+from app.core.router import MAX_ATTEMPTS
+from tests.core.script import Script, worker
+
+
+def test_a_request_reserves_at_once_and_releases_once() -> None:
+    script = Script()
+    script.healthy("a")
+    dispatch = script.dispatched()
+    assert dispatch.worker.id == "a"
+    assert script.in_flight() == {"a": 1}
+    script >> DispatchAccepted(dispatch.token)
+    assert script.in_flight() == {"a": 1}
+    script.finish(dispatch.token)
+    script.finish(dispatch.token)
+    assert script.in_flight() == {"a": 0}
+    assert script.router.open_requests == 0
+
+
+@pytest.mark.parametrize("failure", [Failure.NO_ANSWER, Failure.TIMEOUT])
+def test_what_may_have_run_is_not_sent_again(failure: Failure) -> None:
+    script = Script()
+    script.healthy("a", "b")
+    dispatch = script.dispatched()
+    verdict = script.fail(dispatch.token, failure)
+    assert isinstance(verdict, Refuse)
+    assert verdict.reason.value in ("worker_no_answer", "request_timeout")
+    assert script.in_flight() == {"a": 0, "b": 0}
+
+
+def test_a_connect_failure_moves_on_to_each_other_worker_once() -> None:
+    script = Script()
+    script.healthy("a", "b", "c")
+    dispatch = script.dispatched()
+    tried = [dispatch.worker.id]
+    verdict = script.fail(dispatch.token)
+    while isinstance(verdict, Dispatch):
+        assert verdict.token == dispatch.token
+        assert verdict.reason is ChoiceReason.FAILOVER
+        tried.append(verdict.worker.id)
+        assert sum(script.in_flight().values()) == 1
+        verdict = script.fail(verdict.token)
+    assert sorted(tried) == ["a", "b", "c"]
+    assert verdict == Refuse(RefusalReason.UNREACHABLE, "3 tried")
+    assert script.in_flight() == {"a": 0, "b": 0, "c": 0}
+
+
+def test_attempts_are_bounded_in_a_large_pool() -> None:
+    script = Script()
+    script.healthy(*(f"w{number:02}" for number in range(20)))
+    verdict = script.ask()
+    tried = 0
+    while isinstance(verdict, Dispatch):
+        tried += 1
+        verdict = script.fail(verdict.token)
+    assert tried == MAX_ATTEMPTS
+
+
+def test_a_connect_failure_asks_for_a_probe_and_two_pieces_of_evidence_exclude() -> None:
+    script = Script()
+    script.healthy("a", "b")
+    first = script.dispatched()
+    script.fail(first.token)
+    assert Probe(first.worker.id) in script.said
+    script >> HealthReported(first.worker.id, "1", healthy=False, reachable=False)
+    assert all(script.dispatched().worker.id != first.worker.id for _ in range(6))
+
+
+def test_unknown_models_and_missing_workers_are_told_apart() -> None:
+    script = Script()
+    assert script.ask() == Refuse(RefusalReason.NO_WORKERS, "no worker is registered")
+    script.healthy("a", model="m")
+    assert script.ask("other") == Refuse(RefusalReason.MODEL_NOT_FOUND)
+    script >> WorkerSeen(worker("b"))
+    verdict = script.ask("other")
+    assert isinstance(verdict, Refuse)
+    assert verdict.reason is RefusalReason.NO_WORKERS
+
+
+def test_no_healthy_worker_is_panic_not_refusal() -> None:
+    script = Script()
+    script.healthy("a", "b")
+    for name in ("a", "b"):
+        for _ in range(3):
+            script >> HealthReported(name, "1", healthy=False)
+    assert script.dispatched().reason is ChoiceReason.PANIC
+
+
+def test_one_healthy_worker_ends_the_panic() -> None:
+    script = Script()
+    script >> WorkerSeen(worker("a", "m"))
+    script >> WorkerSeen(worker("b", "m"))
+    assert script.dispatched().reason is ChoiceReason.PANIC
+    script >> HealthReported("b", "1", healthy=True)
+    assert {script.dispatched().worker.id for _ in range(4)} == {"b"}
+
+
+def test_facts_about_another_incarnation_change_nothing() -> None:
+    script = Script()
+    script.healthy("a")
+    script >> WorkerGone("a", "0")
+    assert script.dispatched().worker.id == "a"
+    script >> LoadSampled("a", "0", LoadSample(script.now, 50, 0, 0))
+    assert script.load("a") == 1
+    for _ in range(5):
+        script >> HealthReported("a", "0", healthy=False)
+    assert script.dispatched().reason is not ChoiceReason.PANIC
+
+
+def test_a_new_incarnation_starts_unknown_and_old_requests_do_not_count_against_it() -> None:
+    script = Script()
+    script.healthy("a")
+    old = script.dispatched()
+    script >> WorkerSeen(worker("a", "m", incarnation="2"))
+    assert script.in_flight() == {"a": 0}
+    assert script.dispatched().reason is ChoiceReason.PANIC
+    script.finish(old.token)
+    assert script.in_flight() == {"a": 1}
+
+
+def test_a_worker_that_left_during_failover_is_not_tried() -> None:
+    script = Script()
+    script.healthy("a", "b")
+    dispatch = script.dispatched()
+    other = "b" if dispatch.worker.id == "a" else "a"
+    script >> WorkerGone(other, "1")
+    assert isinstance(script.fail(dispatch.token), Refuse)
+
+
+def test_a_model_that_a_worker_stops_serving_goes() -> None:
+    script = Script()
+    script.healthy("a")
+    script >> WorkerSeen(worker("a", "n"))
+    assert script.ask("m") == Refuse(RefusalReason.MODEL_NOT_FOUND)
+    assert script.dispatched("n").worker.id == "a"
+    assert sorted(script.router.pools) == ["n"]
+
+
+def test_finishing_a_request_that_is_not_open_is_nothing() -> None:
+    script = Script()
+    assert script >> RequestFinished(99, Outcome.SERVED) == ()
+
+
+def test_time_must_not_run_backwards() -> None:
+    script = Script()
+    script.healthy("a")
+    with pytest.raises(AssertionError, match="backwards"):
+        script.router.handle(RequestFinished(1, Outcome.SERVED), 0.5)
