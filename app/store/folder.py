@@ -68,12 +68,15 @@ class StoreFolder:
         with suppress(FileNotFoundError):
             self.socket.unlink()
 
+    @property
+    def durable(self) -> bool:
+        return self._data is not None
+
     def locks(self) -> tuple[int, ...]:
         return () if self._lock is None else (self._lock,)
 
     def server_arguments(self) -> list[str]:
         """The server's command line after its name."""
-        durable = self._data is not None
         directory = self._data or self._private
         assert directory is not None
         options = {
@@ -82,7 +85,7 @@ class StoreFolder:
             "unixsocketperm": "700",
             "dir": str(directory),
             "save": "",
-            "appendonly": "yes" if durable else "no",
+            "appendonly": "yes" if self.durable else "no",
             "maxmemory-policy": "noeviction",
             "daemonize": "no",
             "logfile": "",

@@ -1,0 +1,356 @@
+"""A store that is slow, stopped, killed or full: calls end in time, and no call reads another one's reply."""
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from redis.asyncio import Redis
+
+from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
+from app.runtime.tasks import Tasks
+from app.store.connections import StoreLimits
+from app.store.embedded import EmbeddedServer
+from app.store.redis import RedisStore
+
+Make = Callable[..., RedisStore]
+
+GOOD = Registration("h:1", "http://h:1", "a", WorkerSource.ADMIN)
+QUICK = StoreLimits(connect_s=0.2, command_s=0.1)
+ALLOWED_S = 5 * (QUICK.connect_s + 2 * QUICK.command_s)
+
+
+@pytest.fixture
+async def server(tasks: Tasks) -> AsyncIterator[EmbeddedServer]:
+    """A server that may be stopped and killed."""
+    server = EmbeddedServer(start=tasks.start)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+def url(server: EmbeddedServer) -> str:
+    return server.url
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def eventually(check: Callable[[], Awaitable[bool]], within_s: float = 10.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not await check():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+async def refused(call: Awaitable[object]) -> str:
+    begun = time.monotonic()
+    with pytest.raises(StoreUnavailable) as raised:
+        await call
+    assert time.monotonic() - begun < ALLOWED_S
+    return str(raised.value)
+
+
+async def test_nobody_listens(make_store: Make) -> None:
+    store = make_store("unix:///nowhere/at/all.sock")
+    assert store.state == "unknown"
+    await refused(store.read_registry())
+    assert store.state == "unknown"
+    for call in (store.register(GOOD), store.deregister("h:1", "a")):
+        await refused(call)
+    assert store.state == "down"
+    assert "No such file" in store.last_error
+    await refused(store.publish_load(ProcessLoad("p"), 0.0))
+    await refused(store.read_loads(0.0))
+
+
+async def test_it_opens_after_three_failures_refuses_at_once_and_lets_one_try(make_store: Make) -> None:
+    clock = Clock()
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    store = make_store(f"redis://127.0.0.1:{port}", clock=clock, rng=random.Random(7))
+    for _ in range(3):
+        await refused(store.read_registry())
+    assert (store.state, connections) == ("down", 3)
+    for _ in range(20):
+        await refused(store.read_registry())
+    assert connections == 3
+    clock.now = 0.99
+    await refused(store.read_registry())
+    assert connections == 3
+    clock.now = 5.0
+    together = await asyncio.gather(*(store.read_registry() for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(outcome, StoreUnavailable) for outcome in together)
+    assert connections == 4, "one call tries, the others are refused"
+    await refused(store.read_registry())
+    assert connections == 4, "and when it fails, the breaker is open again at once"
+    listener.close()
+    await listener.wait_closed()
+
+
+async def test_the_pause_is_drawn_for_each_replica(make_store: Make) -> None:
+    pauses = set()
+    for seed in range(20):
+        clock = Clock()
+        store = make_store("unix:///nowhere.sock", clock=clock, rng=random.Random(seed))
+        for _ in range(3):
+            await refused(store.read_registry())
+        while "down:" in await refused(store.read_registry()):
+            clock.now += 0.25
+        assert 1.0 <= clock.now <= 5.25
+        pauses.add(clock.now)
+    assert len(pauses) > 5
+
+
+async def test_transitions_are_one_log_line_each_and_show_no_secret(
+    server: EmbeddedServer, raw: Redis, make_store: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    await raw.config_set("requirepass", "s3cret")
+    clock = Clock()
+    with caplog.at_level(logging.INFO, "warmset"):
+        store = make_store(f"{server.url}?password=wrong-s3cret", clock=clock)
+        for _ in range(5):
+            await refused(store.read_registry())
+        assert "s3cret" not in repr(store) + store.last_error + store.shown_url
+        right = make_store(f"{server.url}?password=s3cret", clock=clock)
+        for _ in range(5):
+            assert await right.read_registry() == Registry()
+    lines = [record.getMessage() for record in caplog.records if record.name == "warmset.store"]
+    assert [line.split(":")[0] for line in lines] == ["store is down", "store is up"]
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h",
+        "redis://:pa/ss@h:6379",
+        "redis://h:99999",
+        "redis://h?socket_timeout=50",
+        "unix://",
+        "redis://h?password=x&nonsense=s3cret",
+    ],
+)
+def test_a_bad_url_is_refused_without_being_quoted(url: str) -> None:
+    with pytest.raises(ValueError, match="store's URL") as raised:
+        RedisStore(url, start=Tasks().start, clock=time.monotonic, rng=random.Random(0))
+    assert "pa" not in str(raised.value).replace("password", "").replace("path", "")
+    assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://user:pw@h/3", "redis://h:6379/3"),
+        ("rediss://:pw@[::1]:7000", "rediss://[::1]:7000/0"),
+        ("unix:///tmp/x.sock?db=1&password=pw", "unix:///tmp/x.sock"),
+    ],
+)
+def test_an_address_is_shown_without_secrets(url: str, shown: str) -> None:
+    store = RedisStore(url, start=Tasks().start, clock=time.monotonic, rng=random.Random(0))
+    assert repr(store) == f"RedisStore({shown}, unknown)"
+
+
+def test_a_prefix_with_braces_is_refused() -> None:
+    with pytest.raises(ValueError, match="braces"):
+        RedisStore("redis://h", start=Tasks().start, clock=time.monotonic, rng=random.Random(0), prefix="{a}:")
+
+
+async def test_a_full_server_is_unavailable_for_writes_and_still_read(store: RedisStore, raw: Redis) -> None:
+    await store.register(GOOD)
+    await raw.config_set("maxmemory", 1)
+    assert "maxmemory" in await refused(store.publish_load(ProcessLoad("p"), 0.0))
+    assert (await store.read_registry()).registrations == (GOOD,)
+    await raw.config_set("maxmemory", 0)
+    await store.publish_load(ProcessLoad("p"), 0.0)
+
+
+async def test_a_read_only_replica_is_unavailable_for_writes_and_still_read(make_store: Make, raw: Redis) -> None:
+    store = make_store(lease_s=0.1)
+    await store.register(Registration("h:2", "http://h:2", "a", WorkerSource.CONFIG))
+    await store.register(GOOD)
+    await asyncio.sleep(0.15)
+    await raw.execute_command("REPLICAOF", "127.0.0.1", "1")
+    await raw.config_set("replica-serve-stale-data", "yes")
+    assert "READONLY" in (await refused(store.register(GOOD))).upper().replace("READ ONLY", "READONLY")
+    assert (await store.read_registry()).registrations == (GOOD,), "what expired is left out, even if it cannot go"
+
+
+async def test_a_reply_that_comes_late_is_not_the_next_command_s(tasks: Tasks, make_store: Make) -> None:
+    """The first reply is late, and says something else than the second."""
+    delays = [0.4, 0.0, 0.4, 0.0]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readline():
+                for _ in range(int(head[1:])):
+                    await reader.readexactly(int((await reader.readline())[1:]) + 2)
+                delay = delays.pop(0)
+                await asyncio.sleep(delay)
+                removed = b"late" if delay else b"good"
+                writer.write(b"*3\r\n*0\r\n*1\r\n$4\r\n" + removed + b"\r\n:0\r\n")
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    store = make_store(f"redis://127.0.0.1:{port}", limits=QUICK)
+    for _ in range(2):
+        await refused(store.read_registry())
+        await asyncio.sleep(0.5)
+        assert (await store.read_registry()).removed == {"good"}
+    listener.close()
+    await store.close()
+    await listener.wait_closed()
+
+
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.2])
+async def test_a_caller_that_leaves_does_not_disturb_the_others(
+    server: EmbeddedServer, make_store: Make, after: float
+) -> None:
+    """Callers are cancelled before, while and after the server is stopped; later replies are those asked for."""
+    store = make_store(limits=StoreLimits(connect_s=0.5, command_s=0.3, connections=2))
+    await store.register(GOOD)
+    await store.publish_load(ProcessLoad("p", {"h:1": 1}), 0.0)
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    calls = [asyncio.create_task(store.read_registry()), asyncio.create_task(store.read_loads(0.0))]
+    await asyncio.sleep(after)
+    for call in calls:
+        call.cancel()
+    begun = time.monotonic()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert time.monotonic() - begun < 0.25, "a cancelled caller leaves at once"
+    assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+    os.kill(server.pid, signal.SIGCONT)
+    for _ in range(10):
+        assert await store.read_loads(0.0) == [ProcessLoad("p", {"h:1": 1})]
+        assert (await store.read_registry()).registrations == (GOOD,)
+
+
+async def test_callers_cancelled_at_any_moment_leave_right_connections(make_store: Make) -> None:
+    chance = random.Random(3)
+    store = make_store()
+    await store.register(GOOD)
+    await store.publish_load(ProcessLoad("p", {"h:1": 1}), 0.0)
+
+    async def ask(number: int) -> None:
+        if number % 2:
+            assert (await store.read_registry()).registrations == (GOOD,)
+        else:
+            assert await store.read_loads(0.0) == [ProcessLoad("p", {"h:1": 1})]
+
+    for _ in range(40):
+        calls = [asyncio.create_task(ask(number)) for number in range(8)]
+        await asyncio.sleep(chance.random() * 0.003)
+        for call in chance.sample(calls, 4):
+            call.cancel()
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
+            assert outcome is None or isinstance(outcome, asyncio.CancelledError)
+    assert store.state == "up"
+
+
+async def test_a_stopped_server_costs_each_call_its_limit_and_then_nothing(
+    server: EmbeddedServer, make_store: Make
+) -> None:
+    store = make_store(limits=QUICK)
+    await store.register(GOOD)
+    await store.publish_load(ProcessLoad("p", {"h:1": 1}), 0.0)
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    for _ in range(3):
+        await refused(store.read_loads(0.0))
+    assert time.monotonic() - begun < ALLOWED_S
+    assert store.state == "down"
+    begun = time.monotonic()
+    for _ in range(100):
+        await refused(store.read_registry())
+    assert time.monotonic() - begun < 0.5
+    os.kill(server.pid, signal.SIGCONT)
+
+    async def is_back() -> bool:
+        try:
+            return (await store.read_registry()).registrations == (GOOD,)
+        except StoreUnavailable:
+            return False
+
+    await eventually(is_back)
+    assert store.state == "up"
+    for _ in range(20):
+        assert await store.read_loads(0.0) in ([ProcessLoad("p", {"h:1": 1})], [])
+        assert (await store.read_registry()).registrations == (GOOD,)
+
+
+async def test_more_calls_than_connections_wait_no_longer_than_a_command(
+    server: EmbeddedServer, make_store: Make
+) -> None:
+    store = make_store(limits=StoreLimits(connect_s=1.0, command_s=0.2, connections=1))
+    await store.register(GOOD)
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    begun = time.monotonic()
+    outcomes = await asyncio.gather(*(store.read_registry() for _ in range(6)), return_exceptions=True)
+    assert time.monotonic() - begun < 5 * 0.4
+    texts = sorted(str(outcome) for outcome in outcomes)
+    assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
+    assert any("busy" in text for text in texts)
+    os.kill(server.pid, signal.SIGCONT)
+
+
+async def test_a_killed_server_comes_back_empty_under_the_same_address(
+    server: EmbeddedServer, make_store: Make
+) -> None:
+    store = make_store()
+    await store.register(GOOD)
+    killed = server.pid
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+
+    async def is_back() -> bool:
+        try:
+            return await store.read_registry() == Registry()
+        except StoreUnavailable:
+            return False
+
+    await eventually(is_back)
+    assert server.restarts == 1
+    assert server.pid not in (None, killed)
+    await store.register(GOOD)
+    assert (await store.read_registry()).registrations == (GOOD,)
+
+
+async def test_a_closed_store_is_unavailable(make_store: Make, server: EmbeddedServer) -> None:
+    store = make_store()
+    await store.register(GOOD)
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    call = asyncio.create_task(store.read_registry())
+    await asyncio.sleep(0.02)
+    await store.close()
+    await refused(call)
+    await refused(store.read_registry())
+    os.kill(server.pid, signal.SIGCONT)
+    await store.close()
