@@ -55,7 +55,7 @@ async def chat_completions(exchange: Exchange, worker: SimulatedWorker) -> None:
 def messages_of(fields: Fields, worker: SimulatedWorker) -> list[tuple[str, str]]:
     """(role, text) of each message, with the tools in front, where a chat template would render them."""
     messages = [
-        (str(message.get("role", "")), _text_of_content(message.get("content"), worker))
+        (str(message.get("role", "")), text_of_content(message.get("content"), worker))
         for message in fields.items("messages")
         if isinstance(message, dict)
     ]
@@ -65,7 +65,7 @@ def messages_of(fields: Fields, worker: SimulatedWorker) -> list[tuple[str, str]
     return [("tools", orjson.dumps(tools).decode()), *messages] if tools else messages
 
 
-def _text_of_content(content: object, worker: SimulatedWorker) -> str:
+def text_of_content(content: object, worker: SimulatedWorker) -> str:
     if isinstance(content, list):
         parts = [part for part in content if isinstance(part, dict)]
         if any(part.get("type") not in ("text", "input_text", "output_text", "refusal", None) for part in parts):

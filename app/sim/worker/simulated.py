@@ -57,10 +57,10 @@ class SimulatedWorker:
         aliases = ", ".join(names)
         raise ApiError(404, f"The model `{name}` does not exist. Valid aliases: {aliases}.", param="model")
 
-    def check_length(self, prompt_tokens: int, max_tokens: int | None = None) -> None:
-        """400 when prompt and wanted output do not fit the model's context."""
+    def check_length(self, prompt_tokens: int, max_tokens: int | None = None, *, pooling: bool = False) -> None:
+        """400 when prompt and wanted output do not fit the model's context; pooling needs no room for output."""
         limit = self.settings.model_len
-        if prompt_tokens >= limit:
+        if prompt_tokens + (not pooling) > limit:
             message = (
                 f"This model's maximum context length is {limit} tokens. However, your prompt contains at least "
                 f"{limit + 1} input tokens, which exceeds this limit even without any output tokens. "
