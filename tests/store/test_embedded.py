@@ -25,7 +25,7 @@ MODES = ("prctl", "watch") if sys.platform == "linux" else ("watch",)
 def alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second when it goes between open and read
         return False
     return state != "Z"
 

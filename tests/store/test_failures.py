@@ -7,16 +7,21 @@ import random
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from redis.asyncio.connection import UnixDomainSocketConnection
 
 from app.core.fleet.errors import StoreUnavailable
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
 from app.runtime.tasks import Tasks
-from app.store.connections import StoreLimits
+from app.store.address import Address
+from app.store.connections import Connections, StoreLimits
 from app.store.embedded import EmbeddedServer
+from app.store.keys import Keys
 from app.store.redis import RedisStore
+from app.store.scripts import READ_LOADS, READ_REGISTRY
 
 Make = Callable[..., RedisStore]
 
@@ -224,6 +229,32 @@ async def test_a_reply_that_comes_late_is_not_the_next_command_s(tasks: Tasks, m
     listener.close()
     await store.close()
     await listener.wait_closed()
+
+
+async def test_a_connection_that_the_client_library_would_keep_is_closed_all_the_same(
+    server: EmbeddedServer, tasks: Tasks
+) -> None:
+    """redis-py closes a connection on most ways out of a read. We do not build on it."""
+
+    class Kept(UnixDomainSocketConnection):
+        async def read_response(self, *arguments: Any, **options: Any) -> Any:
+            return await super().read_response(*arguments, **{**options, "disconnect_on_error": False})
+
+    address = Address(server.url)
+    address.connection_class = Kept
+    connections = Connections(address, StoreLimits(connect_s=1.0, command_s=0.2), tasks.start)
+    keys = Keys()
+
+    def ended(error: StoreUnavailable | None) -> None:
+        pass
+
+    assert server.pid is not None
+    assert await connections.run(READ_REGISTRY, [keys.workers, keys.removed], [], ended) == [[], [], 0]
+    os.kill(server.pid, signal.SIGSTOP)
+    await refused(connections.run(READ_REGISTRY, [keys.workers, keys.removed], [], ended))
+    os.kill(server.pid, signal.SIGCONT)
+    assert (await connections.run(READ_LOADS, [keys.loads], [], ended))[1:] == [[], 0]
+    await connections.close()
 
 
 @pytest.mark.parametrize("after", [0.0, 0.02, 0.2])
