@@ -1,0 +1,109 @@
+"""All metrics of one process, and their exposition. Families are declared in requests.py, workers.py and here."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
+
+from app.core.fleet.commands import Dispatch, Refuse
+from app.core.fleet.reasons import Failure, Outcome
+from app.core.fleet.record import RequestRecord
+from app.core.fleet.request import RequestFacts
+from app.core.routing.pool import WorkerState
+from app.telemetry.instruments import Counter, Gauge, Histogram, Instrument, Labels
+from app.telemetry.requests import GAP_BOUNDS_S, STREAM_BROKEN, RequestMetrics
+from app.telemetry.workers import WorkerMetrics
+
+LAG_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 5)
+
+OPENMETRICS = "application/openmetrics-text"
+
+STORE_UP = {"up": 1.0, "down": 0.0}
+
+
+class Metrics:
+    """Implements `runtime.ports.Telemetry` and what the data plane tells of requests that ended.
+
+    endpoints: the served paths, the values of the label `endpoint`.
+    workers, in_flight: the live router's workers, and its number of open requests.
+    store_state: "up", "down" or "unknown". clock: monotonic seconds. version: of this package.
+    """
+
+    gap_bounds_s: Sequence[float] = GAP_BOUNDS_S
+
+    def __init__(
+        self,
+        *,
+        endpoints: Iterable[str],
+        workers: Callable[[], Mapping[str, WorkerState]],
+        in_flight: Callable[[], int],
+        store_state: Callable[[], str],
+        clock: Callable[[], float],
+        version: str,
+    ) -> None:
+        self._requests = RequestMetrics(endpoints, in_flight)
+        self._workers = WorkerMetrics(workers, clock)
+        self._store_errors = Counter("store_errors_total", "Calls to the store that failed or ran out of time.")
+        self._lag = Histogram(
+            "event_loop_lag_seconds",
+            "How late the event loop woke a timer, sampled four times a second. Every request waits this long.",
+            (),
+            LAG_BOUNDS_S,
+        )
+
+        def store_up() -> Iterator[tuple[Labels, float]]:
+            state = STORE_UP.get(store_state())
+            if state is not None:
+                yield (), state
+
+        self._process: tuple[Instrument, ...] = (
+            Gauge(
+                "store_up", "1 when the store answers, 0 when it does not; no series before it was asked.", (), store_up
+            ),
+            self._store_errors,
+            self._lag,
+            Gauge("build_info", "Always 1; the version is its label.", ("version",), lambda: [((version,), 1.0)]),
+        )
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    # Told by the gateway
+
+    def decided(self, facts: RequestFacts, verdict: Dispatch | Refuse) -> None:
+        self._requests.decided(verdict)
+
+    def upstream_failed(self, worker_id: str, failure: Failure) -> None:
+        self._workers.upstream_failed(worker_id, failure)
+
+    def request_finished(self, worker_id: str, outcome: Outcome) -> None:
+        self._workers.request_finished(worker_id, outcome)
+
+    # Told by the data plane
+
+    def ended(self, record: RequestRecord) -> None:
+        """One request ended; `record.gap_counts` are by the classes of `gap_bounds_s`."""
+        self._requests.ended(record)
+        if record.refusal == STREAM_BROKEN and record.dispatch is not None:
+            self._workers.stream_broken(record.dispatch.worker.id)
+
+    # Told by the process
+
+    def store_failed(self) -> None:
+        self._store_errors.add()
+
+    def loop_lagged(self, seconds: float) -> None:
+        self._lag.observe((), seconds)
+
+    # Asked by the scraper
+
+    def collect(self) -> Iterator[Metric]:
+        for instrument in (*self._requests.instruments, *self._workers.instruments(), *self._process):
+            yield instrument.family()
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """The exposition in the format that an Accept header asks for, and its content type."""
+        # Not given the client's own text: it fails on a version that is no number, and repeats it in the answer.
+        encode, content_type = choose_encoder(OPENMETRICS if OPENMETRICS in accept else "")
+        return encode(self.registry), content_type
