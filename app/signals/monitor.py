@@ -1,0 +1,275 @@
+"""Watches one worker: is it healthy, what does it do, what does it serve, and is it still the same process."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import httpx
+
+from app.core.fleet.events import Event, HealthReported, LoadSampled, WorkerSeen
+from app.core.fleet.load import LoadSample
+from app.core.fleet.registry import Registration
+from app.core.fleet.rng import Rng
+from app.core.fleet.worker import Worker
+from app.signals.control import NoReply, WorkerControl
+from app.signals.descriptions import Malformed, read_models, read_version, same_models
+from app.signals.vllm_metrics import EngineMetrics, read_metrics
+
+log = logging.getLogger("warmset.signals")
+
+UNHEALTHY_INTERVAL_S = 1.0
+"""Pause between probes of a worker that failed one, until two in a row are good."""
+PROBE_GAP_S = 0.05
+"""Least pause between two probes of a worker, however many are asked for."""
+JITTER = 0.1
+"""Share by which each pause between probes varies, so that the workers of a fleet drift apart."""
+
+Said = TypeVar("Said")
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """Seconds between the ends and beginnings of turns, and the limit of each exchange with a worker."""
+
+    health_check_interval_s: float = 5.0
+    health_check_timeout_s: float = 5.0
+    load_interval_s: float = 1.0
+    describe_interval_s: float = 10.0
+    worker_api_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorContext:
+    """What all monitors share.
+
+    emit: takes each event, at once; it must not raise. own_in_flight: requests of this process on a worker, by id.
+    start: runs a coroutine in a task that somebody holds (`runtime.tasks.Tasks.start`). clock: monotonic seconds.
+    """
+
+    client: httpx.AsyncClient
+    settings: MonitorSettings
+    emit: Callable[[Event], None]
+    own_in_flight: Callable[[str], int]
+    start: Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
+    clock: Callable[[], float]
+    rng: Rng
+
+
+class WorkerMonitor:
+    """Two loops over one registration: probes, and scrapes from the first good probe on. Neither ever ends by itself.
+
+    worker: as last told to `emit`. Its incarnation is the registration's, with the engine's own start time once that is
+    known: "r1.1796070480.15". A restarted engine at the same address is thereby another one, and what is known of the
+    old one is dropped. metrics: the last reading, or None. errors: exchanges that failed, by kind.
+    """
+
+    def __init__(self, registration: Registration, context: MonitorContext) -> None:
+        self.registration = registration
+        self.worker = Worker(registration.id, registration.url, registration.incarnation)
+        self.metrics: EngineMetrics | None = None
+        self.errors: Counter[str] = Counter()
+        settings = context.settings
+        self._context = context
+        self._settings = settings
+        self._control = WorkerControl(
+            context.client, registration.url, settings.worker_api_key, settings.health_check_timeout_s
+        )
+        self._failing: set[str] = set()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._wake = asyncio.Event()
+        self._met = asyncio.Event()
+        self._good_probes = 0
+        self._process_start: float | None = None
+        self._several_processes = False
+        self._describe_at = float("-inf")
+
+    def begin(self, delay_s: float) -> None:
+        """Tell of the worker, and start watching it after `delay_s`."""
+        self._emit(WorkerSeen(self.worker))
+        name = self.registration.id
+        self._tasks = [
+            self._context.start(self._probe_loop(delay_s), f"probe {name}"),
+            self._context.start(self._scrape_loop(), f"scrape {name}"),
+        ]
+
+    def probe_now(self) -> None:
+        """Probe without waiting for the next turn. Any number of calls while a probe is under way make one more."""
+        self._wake.set()
+
+    def end(self) -> list[asyncio.Task[Any]]:
+        """Stop; nothing is emitted after this. Returns the tasks that are still to end."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    # Probes
+
+    async def _probe_loop(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        while True:
+            self._wake.clear()
+            await self._turn("health", self._probe_turn)
+            await asyncio.sleep(PROBE_GAP_S)
+            pause_s = self._settings.health_check_interval_s
+            if self._good_probes < 2:
+                pause_s = min(pause_s, UNHEALTHY_INTERVAL_S)
+            pause_s *= 1 - JITTER + 2 * JITTER * self._context.rng.random()
+            try:
+                async with asyncio.timeout(max(0.0, pause_s - PROBE_GAP_S)):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _probe_turn(self) -> None:
+        healthy, reachable = await self._probe()
+        if not healthy:
+            self._good_probes = 0
+            self._report(healthy=False, reachable=reachable)
+            return
+        if self._good_probes == 0:
+            # First contact, or back after a failure. Learn which process this is before anything is said of it.
+            await self._turn("load", self._scrape)
+        another = self._incarnation() != self.worker.incarnation
+        if another:
+            await self._describe()
+        self._good_probes += 1
+        self._report(healthy=True, reachable=True)
+        self._met.set()
+        if not another and self._context.clock() >= self._describe_at:
+            await self._describe()
+
+    async def _probe(self) -> tuple[bool, bool]:
+        """Healthy, reachable."""
+        try:
+            reply = await self._control.get("/health")
+        except NoReply as error:
+            self._failed("health", str(error))
+            return False, error.reachable
+        if reply.status != 200:
+            self._failed("health", f"/health answered {reply.status}")
+            return False, True
+        self._succeeded("health")
+        return True, True
+
+    def _report(self, *, healthy: bool, reachable: bool) -> None:
+        self._emit(HealthReported(self.worker.id, self.worker.incarnation, healthy, reachable))
+
+    # What it is
+
+    async def _describe(self) -> None:
+        """Ask for models and version, and tell when they or the incarnation are not what was told last."""
+        models = await self._ask("/v1/models", "models", read_models)
+        # A worker that does not answer the first question in time is not made to hold up its probes with a second.
+        version = await self._ask("/version", "version", read_version) if models is not None else None
+        # A list that could not be read is asked for again at the next probe.
+        self._describe_at = self._context.clock() + self._settings.describe_interval_s if models is not None else 0.0
+        before, incarnation = self.worker, self._incarnation()
+        # Of another process nothing is kept. But one whose start time is learnt late was the same all along.
+        kept = before if before.incarnation in (incarnation, self.registration.incarnation) else None
+        if models is None:
+            models = dict(kept.models) if kept else {}
+        elif same_models(models, before.models):
+            models = dict(before.models)
+        if version is None:
+            version = kept.version if kept else ""
+        worker = replace(before, incarnation=incarnation, models=models, version=version)
+        if worker != before:
+            self.worker = worker
+            self._emit(WorkerSeen(worker))
+
+    async def _ask(self, path: str, kind: str, read: Callable[[bytes], Said]) -> Said | None:
+        """What the worker says, or None when it does not."""
+        try:
+            reply = await self._control.get(path)
+            if reply.status != 200:
+                raise Malformed(f"{path} answered {reply.status}")
+            said = read(reply.body)
+        except (NoReply, Malformed) as error:
+            self._failed(kind, str(error))
+            return None
+        self._succeeded(kind)
+        return said
+
+    def _incarnation(self) -> str:
+        start = self._process_start
+        if start is None or self._several_processes:
+            return self.registration.incarnation
+        return f"{self.registration.incarnation}.{start:.2f}"
+
+    def _learn_start(self, start: float | None) -> None:
+        """A later start is another process. An earlier one is not a restart: several processes answer in turn, and
+        what they say of their start is then worth nothing."""
+        if start is None or self._several_processes:
+            return
+        if self._process_start is None or start > self._process_start:
+            self._process_start = start
+        elif start < self._process_start:
+            self._several_processes = True
+            log.warning("several processes answer at one address: restarts will not be seen", extra=self._extra())
+
+    # Scrapes
+
+    async def _scrape_loop(self) -> None:
+        await self._met.wait()
+        interval_s = self._settings.load_interval_s
+        await asyncio.sleep(interval_s * self._context.rng.random())
+        while True:
+            begun = self._context.clock()
+            await self._turn("load", self._scrape)
+            await asyncio.sleep(max(0.0, interval_s - (self._context.clock() - begun)))
+
+    async def _scrape(self) -> None:
+        worker_id = self.worker.id
+        taken_at, own = self._context.clock(), self._context.own_in_flight(worker_id)
+        try:
+            reply = await self._control.get("/metrics")
+        except NoReply as error:
+            self._failed("load", str(error))
+            return
+        if reply.status != 200:
+            self._failed("load", f"/metrics answered {reply.status}")
+            return
+        metrics = self.metrics = read_metrics(reply.body)
+        self._learn_start(metrics.process_start)
+        if self._incarnation() != self.worker.incarnation:
+            # The probe loop tells of the new process first; until then there is nobody whom this sample is about.
+            self._wake.set()
+            return
+        if metrics.running is None or metrics.waiting is None:
+            self._failed("load", "/metrics does not say what is running and waiting")
+            return
+        self._succeeded("load")
+        sample = LoadSample(taken_at, metrics.running, metrics.waiting, own, metrics.kv_usage)
+        self._emit(LoadSampled(worker_id, self.worker.incarnation, sample))
+
+    # How
+
+    async def _turn(self, kind: str, work: Callable[[], Awaitable[None]]) -> None:
+        """One turn that cannot end its loop."""
+        try:
+            await work()
+        except Exception as error:
+            if kind not in self._failing:
+                log.exception("a turn of watching a worker failed", extra=self._extra(kind))
+            self._failed(kind, f"{type(error).__name__}")
+
+    def _emit(self, event: Event) -> None:
+        self._context.emit(event)
+
+    def _failed(self, kind: str, why: str) -> None:
+        self.errors[kind] += 1
+        if kind not in self._failing:
+            self._failing.add(kind)
+            log.warning("worker %s: %s", kind, why, extra=self._extra(kind))
+
+    def _succeeded(self, kind: str) -> None:
+        if kind in self._failing:
+            self._failing.discard(kind)
+            log.info("worker %s: good again", kind, extra=self._extra(kind))
+
+    def _extra(self, kind: str = "identity") -> dict[str, str]:
+        return {"worker": self.worker.id, "signal": kind}
