@@ -17,6 +17,12 @@ log = logging.getLogger("warmset.listener")
 
 BACKLOG = 2048
 
+KEEP_ALIVE_S = 75
+"""A client or load balancer that keeps idle connections for 60 s never meets one that we just closed."""
+
+CUT_S = 2.0
+"""Time to tell the clients of requests that are cut short, and to close their connections."""
+
 
 class EdgeProtocol(HttpToolsProtocol):
     """uvicorn's connection, which can also be told to end, and which refuses bad HTTP in OpenAI's shape."""
@@ -49,26 +55,19 @@ class EdgeProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-class Listener(uvicorn.Server):
-    """One application on one address, run inside a loop that somebody else owns."""
+class Listener:
+    """One address: taken by `bind`, served by `run`. Its requests end before it does.
 
-    def __init__(self, app: Any, host: str, port: int, *, name: str) -> None:
-        config = uvicorn.Config(
-            app,
-            http=EdgeProtocol,
-            ws="none",
-            lifespan="off",
-            server_header=False,
-            access_log=False,
-            log_config=None,
-            # A client that keeps idle connections for 60 s or less never meets one that we just closed.
-            timeout_keep_alive=75,
-        )
-        super().__init__(config)
+    url: where it listens, once bound, with the port that was given for port 0.
+    """
+
+    def __init__(self, host: str, port: int, *, name: str) -> None:
         self.name = name
+        self.url = ""
         self._host = host
         self._port = port
         self._socket: socket.socket | None = None
+        self._server: _Server | None = None
 
     def bind(self) -> None:
         """Take the address. OSError says which one, and why not."""
@@ -80,41 +79,54 @@ class Listener(uvicorn.Server):
             listening.listen(BACKLOG)
         except OSError as error:
             listening.close()
-            raise OSError(
-                error.errno, f"cannot listen on {self._host}:{self._port} ({self.name}): {error.strerror}"
-            ) from error
+            where = f"{self._host}:{self._port} ({self.name} listener)"
+            raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
         listening.setblocking(False)
         self._socket = listening
-
-    @property
-    def url(self) -> str:
-        """Where it listens, with the port that was given for port 0."""
-        assert self._socket is not None, "bind first"
-        port = self._socket.getsockname()[1]
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{port}"
+        self.url = f"http://{host}:{listening.getsockname()[1]}"
 
-    async def run_until_told(self) -> None:
-        """Serve until `should_exit` is set and the requests under way have ended, or `force_exit` is set."""
+    def release(self) -> None:
+        """Give the address back, if that has not happened yet."""
+        if self._socket is not None:
+            self._socket.close()
+
+    async def run(self, app: Any) -> None:
+        """Serve until told to stop and the requests under way have ended."""
         assert self._socket is not None, "bind first"
-        await self.serve(sockets=[self._socket])
+        config = uvicorn.Config(
+            app,
+            http=EdgeProtocol,
+            ws="none",
+            lifespan="off",
+            server_header=False,
+            access_log=False,
+            log_config=None,
+            timeout_keep_alive=KEEP_ALIVE_S,
+        )
+        self._server = _Server(config)
+        await self._server.serve(sockets=[self._socket])
 
+    async def stop(self, serving: "asyncio.Task[None]", grace_s: float, cut_now: "asyncio.Future[None]") -> None:
+        """Take no new connections; requests under way may end within `grace_s`, or until `cut_now` is done."""
+        server = self._server
+        if server is None:
+            return
+        server.should_exit = True
+        await asyncio.wait([serving, cut_now], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            return
+        requests = list(server.server_state.tasks)
+        log.warning("requests cut short", extra={"listener": self.name, "requests": len(requests)})
+        for request in requests:
+            request.cancel()
+        await asyncio.wait([serving], timeout=CUT_S)
+        server.force_exit = True
+        await asyncio.wait([serving], timeout=CUT_S)
+
+
+class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals belong to the process, which has several listeners."""
         yield
-
-
-async def stop_listener(listener: Listener, serving: "asyncio.Task[None]", grace_s: float) -> None:
-    """Take no new connections, let the requests under way end within `grace_s`, then cut them short."""
-    listener.should_exit = True
-    done, _ = await asyncio.wait([serving], timeout=grace_s)
-    if done:
-        return
-    tasks = list(listener.server_state.tasks)
-    log.warning("grace period is over", extra={"listener": listener.name, "requests_cut": len(tasks)})
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait([serving], timeout=5)
-    listener.force_exit = True
-    await asyncio.wait([serving], timeout=5)

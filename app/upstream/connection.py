@@ -265,7 +265,7 @@ class Connection(asyncio.Protocol):
             self.resume_reading()
             self._owner.became_idle(self)
         else:
-            transport.close()
+            transport.abort()  # not close: that would first send the rest of a request which is answered already
 
     # Endings
 

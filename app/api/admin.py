@@ -1,0 +1,245 @@
+"""The admin listener's application: which workers there are, adding and removing them, and the status of this process.
+
+Rule 1: the key, when one is set, is asked for before anything of the request is read; /livez and /readyz are open.
+Rule 2: without a key the listener trusts whoever can connect (the configuration allows that on loopback only). A web
+page in the operator's browser can connect too, so a request must name the listener by address or as localhost, which a
+rebound DNS name does not, and must not come from a page of another site.
+Rule 3: every error is in OpenAI's shape, and every change is one line in the log.
+"""
+
+import ipaddress
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Literal, Protocol
+
+import orjson
+from fastapi import FastAPI, HTTPException, Request, Response
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.exceptions import HTTPException as AnyHTTPException
+
+from app.api.auth import Keys
+from app.api.monitoring import readiness
+from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.registry import Registration
+
+log = logging.getLogger("warmset.admin")
+
+BODY_MAX = 16 * 1024
+"""Bytes of a request body."""
+
+OPEN_PATHS = ("/livez", "/readyz")
+
+CODES = {
+    400: "invalid_request",
+    401: "invalid_api_key",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    409: "other_incarnation",
+    413: "body_too_large",
+    503: "store_unavailable",
+}
+
+
+class Workers(Protocol):
+    """What the admin API asks of the fleet (`app.runtime.fleet.Fleet`)."""
+
+    def describe(self) -> list[dict[str, Any]]: ...
+
+    async def add(self, url: str) -> tuple[Registration, bool]:
+        """The registration, and whether it is new. Raises ValueError for a bad URL, and StoreUnavailable."""
+        ...
+
+    async def remove(
+        self, worker: str, incarnation: str | None
+    ) -> Literal["removed", "unknown", "other_incarnation"]: ...
+
+
+class NewWorker(BaseModel):
+    """The body of POST /workers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    url: str
+
+
+def make_admin_app(
+    fleet: Workers,
+    status: Callable[[], dict[str, Any]],
+    not_ready: Callable[[], str | None],
+    admin_api_key: str | None,
+) -> FastAPI:
+    """status: the document of GET /status. not_ready: why this gateway should get no traffic, None when it should."""
+    app = FastAPI(title="warmset admin", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.add_middleware(_Guard, keys=Keys([admin_api_key] if admin_api_key else []), is_keyed=bool(admin_api_key))
+    app.add_exception_handler(AnyHTTPException, _refused)
+    app.add_exception_handler(Exception, _failed)
+
+    @app.get("/workers")
+    async def list_workers() -> Response:
+        workers = fleet.describe()
+        return _json(200, {"workers": workers, "total": len(workers)})
+
+    @app.get("/workers/{worker_id}")
+    async def show_worker(worker_id: str) -> Response:
+        return _json(200, _find(fleet, worker_id))
+
+    @app.post("/workers")
+    async def add_worker(request: Request) -> Response:
+        wanted = _parse(await _read(request))
+        try:
+            registration, created = await fleet.add(wanted.url)
+        except ValueError as error:
+            raise HTTPException(400, {"message": str(error), "param": "url"}) from None
+        except StoreUnavailable as error:
+            raise _without_store(error) from None
+        if created:
+            log.info("worker added by admin", extra={"worker": registration.id, "client": _client(request)})
+        described = [worker for worker in fleet.describe() if worker["id"] == registration.id]
+        return _json(201 if created else 200, described[0] if described else _as_json(registration))
+
+    @app.delete("/workers/{worker_id}")
+    async def remove_worker(worker_id: str, request: Request, incarnation: str | None = None) -> Response:
+        try:
+            result = await fleet.remove(worker_id, incarnation)
+        except StoreUnavailable as error:
+            raise _without_store(error) from None
+        if result == "unknown":
+            raise _no_such(worker_id)
+        if result == "other_incarnation":
+            message = f"worker {worker_id!r} is registered with another incarnation than the one given"
+            raise HTTPException(409, {"message": message, "param": "incarnation"})
+        log.info("worker removed by admin", extra={"worker": worker_id, "client": _client(request)})
+        return _json(200, {"id": worker_id, "removed": True})
+
+    @app.get("/status")
+    async def show_status() -> Response:
+        return _json(200, status())
+
+    @app.get("/livez")
+    async def livez() -> Response:
+        return _json(200, {"status": "live"})
+
+    @app.get("/readyz")
+    async def readyz() -> Response:
+        code, body = readiness(not_ready())
+        return Response(body, code, media_type="application/json")
+
+    return app
+
+
+class _Guard:
+    """Rules 1 and 2, as pure ASGI: before routing, and before the body."""
+
+    def __init__(self, app: Any, keys: Keys, is_keyed: bool) -> None:
+        self._app = app
+        self._keys = keys
+        self._is_keyed = is_keyed
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        refusal = self._refusal(scope) if scope["type"] == "http" and scope["path"] not in OPEN_PATHS else None
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, scope: Any) -> Response | None:
+        if not self._keys.admit(scope["headers"]):
+            message = "No valid admin key. Send it as 'Authorization: Bearer KEY'."
+            return _error(401, message, headers={"www-authenticate": "Bearer", "connection": "close"})
+        host = _header(scope, b"host")
+        origin = _header(scope, b"origin")
+        if not self._is_keyed and not _is_local_name(host):
+            message = (
+                "Without admin_api_key this listener is reached by its IP address or as localhost only; "
+                "set admin_api_key to reach it by name."
+            )
+            return _error(403, message, headers={"connection": "close"})
+        if origin and origin.partition("://")[2].lower() != host.lower():
+            return _error(403, "This request comes from a web page of another site.", headers={"connection": "close"})
+        return None
+
+
+def _header(scope: Any, wanted: bytes) -> str:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == wanted), "")
+
+
+def _is_local_name(host: str) -> bool:
+    """Whether a Host header is an IP address or localhost: names that no foreign DNS server can point here."""
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if name.lower() == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+async def _read(request: Request) -> bytes:
+    """The body, counted while it comes."""
+    pieces = b""
+    async for piece in request.stream():
+        pieces += piece
+        if len(pieces) > BODY_MAX:
+            raise HTTPException(413, f"the body is larger than {BODY_MAX} bytes", {"connection": "close"})
+    return pieces
+
+
+def _parse(body: bytes) -> NewWorker:
+    try:
+        return NewWorker.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        param = ".".join(map(str, first["loc"])) or None
+        example = 'send {"url": "http://host:port"}'
+        raise HTTPException(400, {"message": f"{param or 'body'}: {first['msg']}; {example}", "param": param}) from None
+
+
+def _find(fleet: Workers, worker_id: str) -> dict[str, Any]:
+    for worker in fleet.describe():
+        if worker["id"] == worker_id:
+            return worker
+    raise _no_such(worker_id)
+
+
+def _no_such(worker_id: str) -> HTTPException:
+    return HTTPException(404, {"message": f"no worker {worker_id!r} is registered; GET /workers lists them"})
+
+
+def _without_store(error: StoreUnavailable) -> HTTPException:
+    message = f"nothing was changed, since other replicas would not learn of it: {error}"
+    return HTTPException(503, {"message": message}, {"retry-after": "1"})
+
+
+def _as_json(registration: Registration) -> dict[str, Any]:
+    return {
+        "id": registration.id,
+        "url": registration.url,
+        "incarnation": registration.incarnation,
+        "source": registration.source.value,
+    }
+
+
+def _client(request: Request) -> str:
+    return f"{request.client.host}:{request.client.port}" if request.client else ""
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AnyHTTPException)
+    detail: Any = error.detail
+    given = detail if isinstance(detail, dict) else {"message": detail}
+    return _error(error.status_code, given["message"], given.get("param"), headers=dict(error.headers or {}))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """The server logs the error itself; its text is not for the client."""
+    return _error(500, "The gateway failed; its log has the cause.")
+
+
+def _error(status: int, message: str, param: str | None = None, *, headers: dict[str, str] | None = None) -> Response:
+    kind = "server_error" if status >= 500 else "authentication_error" if status == 401 else "invalid_request_error"
+    code = CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+    return _json(status, {"error": {"message": message, "type": kind, "param": param, "code": code}}, headers)
+
+
+def _json(status: int, content: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(content), status, headers, "application/json")

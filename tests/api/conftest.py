@@ -1,0 +1,166 @@
+"""A data listener in this process, in front of raw workers: everything real but discovery."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest
+
+from app.api.auth import Keys
+from app.api.data import DataPlane
+from app.api.listener import Listener
+from app.api.proxy import Proxy, ProxyOptions
+from app.core.fleet.commands import Dispatch, Refuse
+from app.core.fleet.events import HealthReported, WorkerSeen
+from app.core.fleet.reasons import Failure, Outcome
+from app.core.fleet.record import RequestRecord
+from app.core.fleet.request import RequestFacts
+from app.core.fleet.worker import Worker
+from app.core.router import Router
+from app.core.routing.policies import make_policy
+from app.runtime.clock import monotonic
+from app.runtime.gateway import Gateway
+from app.runtime.readiness import Readiness
+from app.runtime.tasks import Tasks
+from app.upstream.client import HttpUpstream
+from tests.fakes.raw_worker import RawWorker
+
+
+@dataclass
+class Told:
+    """Telemetry that remembers."""
+
+    gap_bounds_s: tuple[float, ...] = (0.01, 0.1, 1.0)
+    records: list[RequestRecord] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    def decided(self, facts: RequestFacts, verdict: Dispatch | Refuse) -> None: ...
+
+    def upstream_failed(self, worker_id: str, failure: Failure) -> None:
+        self.failures.append(failure)
+
+    def request_finished(self, worker_id: str, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def ended(self, record: RequestRecord) -> None:
+        self.records.append(record)
+
+
+@dataclass
+class Edge:
+    """A running data listener. `at_rest` waits until nothing is held any more, and fails when something stays."""
+
+    router: Router
+    gateway: Gateway
+    upstream: HttpUpstream
+    listener: Listener
+    serving: "asyncio.Task[None]"
+    told: Told
+    tasks: Tasks
+    talks: "list[Talk]" = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.url.rpartition(":")[2])
+
+    @property
+    def url(self) -> str:
+        return self.listener.url
+
+    def add(self, worker: RawWorker, model: str = "m") -> None:
+        name = worker.url.removeprefix("http://")
+        entry = b'{"id":"%s","object":"model","owned_by":"vllm"}' % model.encode()
+        self.gateway.handle(WorkerSeen(Worker(name, worker.url, "1", {model: entry})))
+        self.gateway.handle(HealthReported(name, "1", healthy=True))
+
+    async def at_rest(self) -> None:
+        for _ in range(200):
+            loads = [state.in_flight for state in self.router.workers.values()]
+            if not self.router.open_requests and not any(loads) and not self.busy_connections:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"still held: {self.router.open_requests} requests, {self.busy_connections} connections")
+
+    @property
+    def busy_connections(self) -> int:
+        idle = sum(len(origin._idle) for origin in self.upstream._origins.values())
+        return self.upstream.open_connections - idle
+
+    async def talk(self, data: bytes) -> "Talk":
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(data)
+        self.talks.append(Talk(reader, writer))
+        return self.talks[-1]
+
+
+@dataclass
+class Talk:
+    """A client on a raw socket."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def rest(self, limit_s: float = 5) -> bytes:
+        """Everything until the gateway closes."""
+        async with asyncio.timeout(limit_s):
+            return await self.reader.read()
+
+    async def until(self, mark: bytes, limit_s: float = 5) -> bytes:
+        async with asyncio.timeout(limit_s):
+            return await self.reader.readuntil(mark)
+
+    def leave(self) -> None:
+        self.writer.transport.abort()
+
+
+StartEdge = Callable[..., Awaitable[Edge]]
+
+
+@pytest.fixture
+async def start_edge() -> AsyncIterator[StartEdge]:
+    async with AsyncExitStack() as stack:
+
+        async def start(
+            *,
+            keys: tuple[str, ...] = (),
+            aliases: dict[str, str] | None = None,
+            max_body_bytes: int = 1 << 20,
+            request_timeout_s: float = 10.0,
+            policy: str = "round_robin",
+        ) -> Edge:
+            tasks = Tasks()
+            stack.push_async_callback(tasks.stop)
+            told = Told()
+            router = Router(make_policy(policy), random.Random(0))
+            upstream = HttpUpstream(connect_timeout_s=1, request_timeout_s=request_timeout_s, credential="worker-key")
+            stack.callback(upstream.close)
+            gateway = Gateway(router, upstream, told, monotonic)
+            options = ProxyOptions(max_body_bytes, aliases or {}, expose_routing_headers=True)
+            ids = count(1)
+            proxy = Proxy(gateway, Keys(keys), options, told, tasks, monotonic, lambda: f"made-{next(ids)}")
+            listener = Listener("127.0.0.1", 0, name="data")
+            listener.bind()
+            app = DataPlane(proxy, router, aliases or {}, Readiness(router).problem)
+            serving = tasks.start(listener.run(app), "listener")
+            edge = Edge(router, gateway, upstream, listener, serving, told, tasks)
+
+            async def stop() -> None:
+                cut_now = asyncio.get_running_loop().create_future()
+                for talk in edge.talks:
+                    talk.leave()
+                await listener.stop(serving, 0.2, cut_now)
+
+            stack.push_async_callback(stop)
+            await asyncio.sleep(0.01)
+            return edge
+
+        yield start
+
+
+@pytest.fixture
+async def edge(start_edge: StartEdge) -> Edge:
+    return await start_edge()

@@ -1,0 +1,412 @@
+"""The whole data path over real sockets: bytes, failures, clients that leave."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from app.core.fleet.reasons import Failure, Outcome
+from tests.api.conftest import Edge, StartEdge
+from tests.fakes.raw_worker import Connected, RawWorker
+
+BODY = b'{"model": "m", "z": 12345678901234567890123,  "a": "\\u00e9 \xc3\xa9", "unknown": [1.0, {}]}'
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def post(body: bytes = BODY, path: bytes = b"/v1/chat/completions", headers: bytes = b"") -> bytes:
+    head = b"POST %s HTTP/1.1\r\nhost: gateway\r\ncontent-type: application/json\r\n%scontent-length: %d\r\n\r\n"
+    return head % (path, headers, len(body)) + body
+
+
+def stream(*pieces: bytes, end: bool = True, pause_s: float = 0.002):  # type: ignore[no-untyped-def]
+    """A script that answers with an event stream, one chunk per piece."""
+
+    async def script(connection: Connected) -> None:
+        while True:
+            await connection.read_request()
+            await connection.send(STREAM_HEAD)
+            for piece in pieces:
+                await connection.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+                await asyncio.sleep(pause_s)
+            if not end:
+                connection.reset()
+                return
+            await connection.send(b"0\r\n\r\n")
+
+    return script
+
+
+def events(number: int) -> list[bytes]:
+    return [b'data: {"n": %d}\n\n' % place for place in range(number)]
+
+
+async def test_bytes_in_are_bytes_out(edge: Edge) -> None:
+    async with RawWorker() as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(edge.url + "/v1/chat/completions?x=%2F&y", content=BODY)
+        assert answer.status_code == 200
+        assert answer.content == b"{}"
+        head, body = worker.requests[0]
+        assert body == BODY
+        assert head.startswith(b"POST /v1/chat/completions?x=%2F&y HTTP/1.1\r\n")
+        assert answer.headers["x-warmset-worker"] == worker.url.removeprefix("http://")
+        assert answer.headers["x-warmset-policy"] == "round_robin"
+        await edge.at_rest()
+        assert edge.told.records[0].outcome is Outcome.SERVED
+
+
+async def test_what_reaches_the_worker_of_the_clients_headers(edge: Edge) -> None:
+    async with RawWorker() as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            await client.post(
+                edge.url + "/v1/completions",
+                content=BODY,
+                headers={
+                    "Authorization": "Bearer user-key",
+                    "X-Api-Key": "user-key",
+                    "Cookie": "session=1",
+                    "Connection": "keep-alive, x-mine",
+                    "X-Mine": "1",
+                    "X-Forwarded-For": "10.0.0.1",
+                    "X-Warmset-Key": "k",
+                    "Traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                    "X-Request-Id": "mine-1",
+                    "X-Vendor": "kept",
+                },
+            )
+        lines = worker.requests[0][0].lower().split(b"\r\n")
+        names = [line.split(b":")[0] for line in lines[1:] if line]
+        assert b"authorization: bearer worker-key" in lines
+        assert not any(b"user-key" in line for line in lines)
+        for absent in (b"cookie", b"x-api-key", b"connection", b"x-mine", b"x-forwarded-for", b"x-warmset-key"):
+            assert absent not in names
+        assert b"x-vendor: kept" in lines
+        assert b"x-request-id: mine-1" in lines
+        assert b"accept-encoding: identity" in lines
+        assert any(line.startswith(b"traceparent: 00-") for line in lines)
+        assert names.count(b"host") == names.count(b"content-length") == 1
+        assert b"host: %s" % worker.url.removeprefix("http://").encode() in lines
+
+
+@pytest.mark.parametrize("given", ["a b", "x" * 129, "", "ünï"])
+async def test_an_id_that_is_not_sane_is_replaced(edge: Edge, given: str) -> None:
+    async with RawWorker() as worker:
+        edge.add(worker)
+        talk = await edge.talk(post(headers=b"x-request-id: %s\r\nconnection: close\r\n" % given.encode()))
+        head = (await talk.rest()).split(b"\r\n\r\n")[0]
+        assert b"\r\nx-request-id: made-1" in head
+        assert b"\r\nx-request-id: made-1" in worker.requests[0][0]
+        talk.leave()
+
+
+async def test_answers_headers_pass_but_for_the_workers_own(edge: Edge) -> None:
+    async def script(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(
+            b"HTTP/1.1 429 Too Many Requests\r\nserver: uvicorn\r\nset-cookie: a=b\r\nretry-after: 7\r\n"
+            b"x-request-id: theirs\r\ncontent-type: application/json\r\nmetadata: {}\r\ncontent-length: 2\r\n\r\n{}"
+        )
+
+    async with RawWorker(script) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(edge.url + "/v1/completions", content=BODY, headers={"x-request-id": "mine"})
+        assert answer.status_code == 429
+        assert answer.headers["retry-after"] == "7"
+        assert answer.headers["metadata"] == "{}"
+        assert answer.headers["x-request-id"] == "mine"
+        assert "server" not in answer.headers
+        assert "set-cookie" not in answer.headers
+
+
+async def test_a_stream_passes_as_it_came(edge: Edge) -> None:
+    pieces = [b": comment\n\n", b'data: {"a', b'":1}\r\n\r\n', b"id: 7\nevent: x\ndata: y\n\n", b"data: [DONE]\n\n"]
+    async with RawWorker(stream(*pieces)) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(edge.url + "/v1/chat/completions", content=BODY)
+        assert answer.content == b"".join(pieces)
+        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+        await edge.at_rest()
+        assert edge.told.records[0].events >= 4
+        assert edge.told.records[0].ttft_s is not None
+
+
+async def test_usage_is_read_as_it_goes_by(edge: Edge) -> None:
+    usage = (
+        b'data: {"choices":[],"usage":{"prompt_tokens":7,"total_tokens":9,"completion_tokens":2,'
+        b'"prompt_tokens_details":{"cached_tokens":4}}}\n\n'
+    )
+    async with RawWorker(stream(*events(3), usage, b"data: [DONE]\n\n")) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            await client.post(edge.url + "/v1/chat/completions", content=BODY)
+        await edge.at_rest()
+        record = edge.told.records[0]
+        assert (record.prompt_tokens, record.completion_tokens, record.cached_tokens) == (7, 2, 4)
+        assert sum(record.gap_counts) == record.events - 1
+
+
+async def test_a_model_alias_changes_one_value_and_nothing_else(start_edge: StartEdge) -> None:
+    edge = await start_edge(aliases={"gpt-4": "m"})
+    async with RawWorker() as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            body = b'{ "a":{"model":"gpt-4"}, "mod\\u0065l" : "gpt-4" ,"n":1e2}'
+            assert (await client.post(edge.url + "/v1/completions", content=body)).status_code == 200
+            models = (await client.get(edge.url + "/v1/models")).json()["data"]
+            one = (await client.get(edge.url + "/v1/models/gpt-4")).json()
+        assert worker.requests[0][1] == b'{ "a":{"model":"gpt-4"}, "mod\\u0065l" : "m" ,"n":1e2}'
+        assert [model["id"] for model in models] == ["m", "gpt-4"]
+        assert one["id"] == "gpt-4"
+        assert one["parent"] == "m"
+
+
+async def test_the_next_worker_gets_what_the_first_refuses(edge: Edge) -> None:
+    async with RawWorker() as dead, RawWorker() as alive:
+        edge.add(dead)
+        edge.add(alive)
+        assert dead._server is not None
+        dead._server.close()
+        async with httpx.AsyncClient() as client:
+            for _ in range(4):
+                answer = await client.post(edge.url + "/v1/completions", content=BODY)
+                assert answer.status_code == 200
+        assert len(alive.requests) == 4
+        assert Failure.CONNECT in edge.told.failures
+        await edge.at_rest()
+
+
+async def test_every_worker_gone_is_503_with_retry_after(edge: Edge) -> None:
+    async with RawWorker() as worker:
+        edge.add(worker)
+    async with httpx.AsyncClient() as client:
+        answer = await client.post(edge.url + "/v1/completions", content=BODY)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "workers_unreachable"
+    assert int(answer.headers["retry-after"]) >= 1
+    await edge.at_rest()
+
+
+async def test_a_worker_that_closes_without_an_answer_is_502_and_asked_once(edge: Edge) -> None:
+    async def close(connection: Connected) -> None:
+        await connection.read_request()
+
+    async with RawWorker(close) as worker, RawWorker() as other:
+        edge.add(worker)
+        edge.add(other)
+        async with httpx.AsyncClient() as client:
+            answers = [await client.post(edge.url + "/v1/completions", content=BODY) for _ in range(2)]
+        assert sorted(answer.status_code for answer in answers) == [200, 502]
+        assert len(worker.requests) == 1
+        await edge.at_rest()
+
+
+async def test_a_request_that_takes_too_long_is_504(start_edge: StartEdge) -> None:
+    edge = await start_edge(request_timeout_s=0.1)
+
+    async def silent(connection: Connected) -> None:
+        await connection.until_closed()
+
+    async with RawWorker(silent) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(edge.url + "/v1/completions", content=BODY)
+        assert answer.status_code == 504
+        assert answer.json()["error"]["code"] == "request_timeout"
+        await edge.at_rest()
+
+
+def parse(raw: bytes) -> list[tuple[str, str]]:
+    """Events of a stream, as a client of the specification reads them: (event, data)."""
+    read = []
+    for block in raw.replace(b"\r\n", b"\n").split(b"\n\n"):
+        fields: dict[str, str] = {}
+        for line in block.decode().splitlines():
+            name, _, value = line.partition(":")
+            fields[name] = value.strip()
+        if fields:
+            read.append((fields.get("event", ""), fields.get("data", "")))
+    return read
+
+
+@pytest.mark.parametrize("tail", [b"", b'data: {"par', b"data: x\n"], ids=["between", "inside", "after a line"])
+async def test_a_broken_chat_stream_ends_with_one_error_event(edge: Edge, tail: bytes) -> None:
+    pieces = [*events(2), *([tail] if tail else [])]
+    async with RawWorker(stream(*pieces, end=False)) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post())
+        raw = await talk.rest()
+        body = dechunk(raw.split(b"\r\n\r\n", 1)[1])
+        assert body.startswith(b"".join(pieces)), "what arrived is passed on"
+        error = json.loads(parse(body)[-1][1])["error"]
+        assert error["code"] == "worker_stream_broken"
+        assert error["type"] == "server_error"
+        assert body.count(b"worker_stream_broken") == 1
+        assert b"[DONE]" not in body
+        talk.leave()
+        await edge.at_rest()
+        assert edge.told.records[0].refusal == "stream_broken"
+        assert edge.told.outcomes == [Outcome.FAILED]
+
+
+async def test_a_broken_responses_stream_fails_in_its_own_words(edge: Edge) -> None:
+    created = {"type": "response.created", "sequence_number": 0, "response": {"id": "resp_1", "status": "in_progress"}}
+    delta = {"type": "response.output_text.delta", "sequence_number": 4, "delta": "x"}
+    pieces = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in (created, delta)]
+    async with RawWorker(stream(*pieces, end=False)) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post(path=b"/v1/responses"))
+        body = dechunk((await talk.rest()).split(b"\r\n\r\n", 1)[1])
+        name, data = parse(body)[-1]
+        failed = json.loads(data)
+        assert name == failed["type"] == "response.failed"
+        assert failed["sequence_number"] == 5
+        assert failed["response"]["id"] == "resp_1"
+        assert failed["response"]["status"] == "failed"
+        assert failed["response"]["error"]["code"] == "server_error"
+        talk.leave()
+
+
+async def test_a_broken_messages_stream_fails_in_anthropics_words(edge: Edge) -> None:
+    async with RawWorker(stream(b"event: message_start\ndata: {}\n\n", end=False)) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post(path=b"/v1/messages"))
+        name, data = parse(dechunk((await talk.rest()).split(b"\r\n\r\n", 1)[1]))[-1]
+        assert name == "error"
+        assert json.loads(data)["type"] == "error"
+        assert json.loads(data)["error"]["type"] == "api_error"
+        talk.leave()
+
+
+async def test_a_broken_json_answer_breaks_the_connection(edge: Edge) -> None:
+    async def short(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{")
+
+    async with RawWorker(short) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.post(edge.url + "/v1/completions", content=BODY)
+        await edge.at_rest()
+
+
+def dechunk(raw: bytes) -> bytes:
+    """The body of a complete chunked message; an incomplete one fails."""
+    body = b""
+    while True:
+        size, raw = raw.split(b"\r\n", 1)
+        if int(size, 16) == 0:
+            assert raw == b"\r\n"
+            return body
+        body += raw[: int(size, 16)]
+        raw = raw[int(size, 16) + 2 :]
+
+
+@pytest.mark.parametrize("when", ["body", "prefill", "stream"])
+async def test_a_client_that_leaves_frees_the_worker(edge: Edge, when: str) -> None:
+    closed = asyncio.Event()
+    arrived = asyncio.Event()
+
+    async def work(connection: Connected) -> None:
+        try:
+            await connection.read_request()
+            arrived.set()
+            if when == "stream":
+                await connection.send(STREAM_HEAD)
+                while True:
+                    await connection.send(b"9\r\ndata: 1\n\n\r\n")
+                    await asyncio.sleep(0.005)
+            await connection.until_closed()
+        finally:
+            closed.set()
+
+    async with RawWorker(work) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post()[:-10] if when == "body" else post())
+        if when == "body":
+            await asyncio.sleep(0.05)
+            talk.leave()
+            await asyncio.sleep(0.05)
+            assert not arrived.is_set()
+        else:
+            await asyncio.wait_for(arrived.wait(), 2)
+            assert edge.router.open_requests == 1
+            if when == "stream":
+                await talk.until(b"data: 1")
+            talk.leave()
+            await asyncio.wait_for(closed.wait(), 2)
+        await edge.at_rest()
+        await asyncio.sleep(0.01)
+        assert edge.told.records[0].outcome is Outcome.CLIENT_GONE
+
+
+async def test_a_slow_client_holds_bounded_memory(edge: Edge) -> None:
+    sent = 0
+
+    async def flood(connection: Connected) -> None:
+        nonlocal sent
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        piece = b"data: " + b"x" * 65528 + b"\n\n"
+        for _ in range(1600):
+            await connection.send(piece)
+            sent += len(piece)
+
+    async with RawWorker(flood) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post())
+        await talk.until(b"data: ")
+        await asyncio.sleep(0.5)
+        assert sent < 32 * 1024 * 1024, "100 MiB would have gone through"
+        talk.leave()
+        await edge.at_rest()
+
+
+async def test_shutdown_lets_streams_end(edge: Edge) -> None:
+    async with RawWorker(stream(*events(20), b"data: [DONE]\n\n", pause_s=0.01)) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post())
+        await talk.until(b"data: ")
+        cut_now = asyncio.get_running_loop().create_future()
+        stopping = asyncio.ensure_future(edge.listener.stop(edge.serving, 5.0, cut_now))
+        assert b"[DONE]" in await talk.rest()
+        await stopping
+        with pytest.raises(OSError, match="Connect"):
+            await edge.talk(post())
+        talk.leave()
+
+
+@pytest.mark.parametrize("is_streaming", [True, False])
+async def test_shutdown_cuts_short_with_a_word(edge: Edge, is_streaming: bool) -> None:
+    asked = asyncio.Event()
+
+    async def never_ends(connection: Connected) -> None:
+        await connection.read_request()
+        asked.set()
+        if is_streaming:
+            await connection.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n")
+        await connection.until_closed()
+
+    async with RawWorker(never_ends) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post())
+        await asyncio.wait_for(asked.wait(), 2)
+        if is_streaming:
+            await talk.until(b"data: 1")
+        cut_now = asyncio.get_running_loop().create_future()
+        stopping = asyncio.ensure_future(edge.listener.stop(edge.serving, 60.0, cut_now))
+        await asyncio.sleep(0.05)
+        cut_now.set_result(None)
+        raw = await talk.rest()
+        assert b'"code":"shutting_down"' in raw
+        if not is_streaming:
+            assert raw.startswith(b"HTTP/1.1 503 ")
+        await asyncio.wait_for(stopping, 5)
+        await edge.at_rest()
+        talk.leave()

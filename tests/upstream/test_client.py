@@ -1,0 +1,346 @@
+"""The data path's client against workers that behave in every way that one can."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.core.fleet.exchange import Call, StreamBroken, UpstreamError
+from app.core.fleet.reasons import Failure
+from app.core.fleet.worker import Worker
+from app.upstream.client import HttpUpstream
+from app.upstream.connection import HIGH_WATER, MAX_HEADER_BYTES, WorkerAnswer
+from tests.fakes.raw_worker import OK, Connected, RawWorker
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[HttpUpstream]:
+    client = HttpUpstream(connect_timeout_s=1.0, request_timeout_s=5.0)
+    yield client
+    client.close()
+
+
+def at(worker: RawWorker) -> Worker:
+    return Worker("w", worker.url, "1")
+
+
+def post(body: bytes = b"{}", headers: tuple[tuple[bytes, bytes], ...] = ()) -> Call:
+    return Call(b"POST", b"/v1/completions", headers, body)
+
+
+async def body_of(answer: WorkerAnswer) -> bytes:
+    pieces = []
+    while piece := await answer.read():
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def once(data: bytes) -> object:
+    """A script: read a request, send `data`, close."""
+
+    async def script(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(data)
+
+    return script
+
+
+async def test_the_request_on_the_wire(upstream: HttpUpstream) -> None:
+    async with RawWorker() as worker:
+        client = HttpUpstream(connect_timeout_s=1, request_timeout_s=5, credential="worker-key")
+        answer = await client.send(at(worker), post(b'{"a": 1}', ((b"x-request-id", b"r1"),)))
+        assert (answer.status, await body_of(answer)) == (200, b"{}")
+        head, body = worker.requests[0]
+        assert body == b'{"a": 1}'
+        assert head == (
+            b"POST /v1/completions HTTP/1.1\r\n"
+            b"host: 127.0.0.1:%d\r\n"
+            b"authorization: Bearer worker-key\r\n"
+            b"accept-encoding: identity\r\n"
+            b"x-request-id: r1\r\n"
+            b"content-length: 8\r\n\r\n" % worker.port
+        )
+        client.close()
+
+
+async def test_a_path_prefix_comes_before_the_target(upstream: HttpUpstream) -> None:
+    async with RawWorker() as worker:
+        await upstream.send(Worker("w", worker.url + "/engine", "1"), post())
+        assert worker.requests[0][0].startswith(b"POST /engine/v1/completions HTTP/1.1\r\n")
+
+
+async def test_connections_are_kept_and_shared(upstream: HttpUpstream) -> None:
+    async with RawWorker() as worker:
+        for _ in range(5):
+            await body_of(await upstream.send(at(worker), post()))
+        assert len(worker.connections) == 1
+        await asyncio.gather(*(upstream.send(at(worker), post()) for _ in range(4)))
+        assert 1 < len(worker.connections) <= 4
+
+
+async def test_a_stale_connection_costs_one_retry_and_nothing_else(upstream: HttpUpstream) -> None:
+    async def answer_and_let_go(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(OK)
+        # Without `Connection: close`: the worker's idle limit struck just when the next request came.
+        await connection.reader.read(1)
+        connection.reset()
+
+    async with RawWorker(answer_and_let_go, answer_and_let_go) as worker:
+        await body_of(await upstream.send(at(worker), post(b"1")))
+        answer = await upstream.send(at(worker), post(b"2"))
+        assert await body_of(answer) == b"{}"
+        assert [body for _, body in worker.requests] == [b"1", b"2"]
+        assert len(worker.connections) == 2
+
+
+async def test_a_fresh_connection_that_closes_without_an_answer_is_not_retried(upstream: HttpUpstream) -> None:
+    async with RawWorker(once(b"")) as worker:
+        with pytest.raises(UpstreamError) as caught:
+            await upstream.send(at(worker), post())
+        assert caught.value.failure is Failure.NO_ANSWER
+        assert len(worker.requests) == 1
+
+
+async def test_a_reused_connection_that_breaks_inside_the_head_is_not_retried(upstream: HttpUpstream) -> None:
+    async def half_a_head(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(OK)
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 200 OK\r\ncont")
+
+    async with RawWorker(half_a_head) as worker:
+        await body_of(await upstream.send(at(worker), post()))
+        with pytest.raises(UpstreamError) as caught:
+            await upstream.send(at(worker), post())
+        assert caught.value.failure is Failure.NO_ANSWER
+        assert len(worker.connections) == 1
+
+
+async def test_refused_and_silent_addresses_are_connect_failures() -> None:
+    client = HttpUpstream(connect_timeout_s=0.2, request_timeout_s=5)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        with pytest.raises(UpstreamError) as refused:
+            await client.send(Worker("w", f"http://127.0.0.1:{free.getsockname()[1]}", "1"), post())
+    assert refused.value.failure is Failure.CONNECT
+    # A full backlog swallows connections as a black hole does.
+    with socket.socket() as hole:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(hole.getsockname())
+        with pytest.raises(UpstreamError) as silent:
+            await client.send(Worker("w", f"http://127.0.0.1:{hole.getsockname()[1]}", "1"), post())
+        for filler in fillers:
+            filler.close()
+    assert silent.value.failure is Failure.CONNECT
+    assert client.open_connections == 0
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", b"abcde"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", b""),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", b"ok"),
+        (b"HTTP/1.1 200 OK\r\n\r\nuntil the end", b"until the end"),
+        (b"HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nold", b"old"),
+    ],
+    ids=["chunked", "empty", "no content", "interim", "no length", "http/1.0"],
+)
+async def test_every_way_to_delimit_a_body(upstream: HttpUpstream, answer: bytes, body: bytes) -> None:
+    async with RawWorker(once(answer)) as worker:
+        assert await body_of(await upstream.send(at(worker), post())) == body
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+async def test_answers_cut_anywhere_arrive_whole(upstream: HttpUpstream, cut: int) -> None:
+    whole = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+
+    async def in_two(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(whole[:cut])
+        await asyncio.sleep(0.005)
+        await connection.send(whole[cut:])
+
+    async with RawWorker(in_two) as worker:
+        assert await body_of(await upstream.send(at(worker), post())) == b"abcde"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n5\r\nde",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\nXX\r\n",
+    ],
+    ids=["short", "cut chunk", "bad chunk size"],
+)
+async def test_a_broken_body_gives_what_arrived_and_then_says_so(upstream: HttpUpstream, answer: bytes) -> None:
+    async with RawWorker(once(answer)) as worker:
+        opened = await upstream.send(at(worker), post())
+        assert (await opened.read()).startswith(b"abc")
+        with pytest.raises(StreamBroken):
+            await body_of(opened)
+        await asyncio.sleep(0.01)
+        assert upstream.open_connections == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"garbage\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * (MAX_HEADER_BYTES + 1),
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n",
+    ],
+    ids=["garbage", "endless head", "upgrade"],
+)
+async def test_a_malformed_head_is_no_answer(upstream: HttpUpstream, answer: bytes) -> None:
+    async with RawWorker(once(answer)) as worker:
+        with pytest.raises(UpstreamError) as caught:
+            await upstream.send(at(worker), post())
+        assert caught.value.failure is Failure.NO_ANSWER
+
+
+async def test_bytes_that_nobody_asked_for_poison_the_connection(upstream: HttpUpstream) -> None:
+    async def talkative(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(OK + b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged")
+        await connection.until_closed()
+
+    async with RawWorker(talkative) as worker:
+        assert await body_of(await upstream.send(at(worker), post())) == b"{}"
+        await asyncio.sleep(0.02)
+        assert await body_of(await upstream.send(at(worker), post())) == b"{}"
+        assert len(worker.connections) == 2
+
+
+async def test_an_early_answer_to_a_request_still_being_sent_is_not_reused(upstream: HttpUpstream) -> None:
+    async def refuse_early(connection: Connected) -> None:
+        await connection.reader.readuntil(b"\r\n\r\n")
+        await connection.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n")
+        await asyncio.sleep(0.2)
+
+    async with RawWorker(refuse_early) as worker:
+        answer = await upstream.send(at(worker), post(os.urandom(32 * 1024 * 1024)))
+        assert answer.status == 413
+        await asyncio.sleep(0.02)
+        assert upstream.open_connections == 0
+
+
+async def test_the_time_limit_holds_before_and_within_the_answer() -> None:
+    client = HttpUpstream(connect_timeout_s=1, request_timeout_s=0.2)
+
+    async def silent(connection: Connected) -> None:
+        await connection.until_closed()
+
+    async def stalls(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        await connection.until_closed()
+
+    async with RawWorker(silent, stalls) as worker:
+        with pytest.raises(UpstreamError) as caught:
+            await client.send(at(worker), post())
+        assert caught.value.failure is Failure.TIMEOUT
+        answer = await client.send(at(worker), post())
+        assert await answer.read() == b"abc"
+        with pytest.raises(StreamBroken):
+            await answer.read()
+        await asyncio.sleep(0.02)
+        assert client.open_connections == 0
+    client.close()
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.02, 0.05])
+async def test_cancelling_closes_the_connection(upstream: HttpUpstream, after_s: float) -> None:
+    closed = asyncio.Event()
+
+    async def watch(connection: Connected) -> None:
+        await connection.until_closed()
+        closed.set()
+
+    async with RawWorker(watch) as worker:
+        task = asyncio.ensure_future(upstream.send(at(worker), post()))
+        await asyncio.sleep(after_s)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        if worker.connections:
+            await asyncio.wait_for(closed.wait(), 2)
+        await asyncio.sleep(0.02)
+        assert upstream.open_connections == 0
+
+
+async def test_closing_an_unfinished_answer_closes_the_connection(upstream: HttpUpstream) -> None:
+    closed = asyncio.Event()
+
+    async def stream_forever(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        try:
+            while True:
+                await connection.send(b"3\r\nabc\r\n")
+                await asyncio.sleep(0.001)
+        finally:
+            closed.set()
+
+    async with RawWorker(stream_forever) as worker:
+        answer = await upstream.send(at(worker), post())
+        assert await answer.read()
+        answer.close()
+        await asyncio.wait_for(closed.wait(), 2)
+        await asyncio.sleep(0.02)
+        assert upstream.open_connections == 0
+
+
+async def test_a_slow_reader_holds_the_worker_back(upstream: HttpUpstream) -> None:
+    sent = 0
+
+    async def flood(connection: Connected) -> None:
+        nonlocal sent
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 67108864\r\n\r\n")
+        piece = b"x" * 65536
+        for _ in range(1024):
+            await connection.send(piece)
+            sent += len(piece)
+
+    async with RawWorker(flood) as worker:
+        answer = await upstream.send(at(worker), post())
+        await asyncio.sleep(0.3)
+        held = sum(len(chunk) for chunk in answer._chunks)
+        assert held <= HIGH_WATER + 256 * 1024
+        assert sent < 32 * 1024 * 1024, "the rest waits in the worker, not here"
+        assert len(await body_of(answer)) == 67108864
+
+
+async def test_idle_connections_are_closed_and_their_origin_forgotten(
+    upstream: HttpUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.upstream.client.IDLE_S", 0.05)
+    monkeypatch.setattr("app.upstream.client.SWEEP_S", 0.05)
+    async with RawWorker() as worker:
+        await body_of(await upstream.send(at(worker), post()))
+        assert upstream.open_connections == 1
+        await asyncio.sleep(0.3)
+        assert upstream.open_connections == 0
+        assert not upstream._origins
+        await body_of(await upstream.send(at(worker), post()))
+        assert len(worker.connections) == 2
+
+
+async def test_hop_by_hop_headers_stay_between_worker_and_gateway(upstream: HttpUpstream) -> None:
+    head = (
+        b"HTTP/1.1 200 OK\r\nConnection: X-Secret, keep-alive\r\nX-Secret: 1\r\nX-Kept: 2\r\ncontent-length: 0\r\n\r\n"
+    )
+    async with RawWorker(once(head)) as worker:
+        answer = await upstream.send(at(worker), post())
+        assert answer.headers == [(b"x-kept", b"2"), (b"content-length", b"0")]
