@@ -2,11 +2,12 @@
 
 import ipaddress
 import re
-from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from app.config.errors import MASK, shown
+from app.core.fleet.address import parse_worker_url
 
-WORKER_SCHEMES = {"http": 80, "https": 443}
+WORKER_SCHEMES = ("http", "https")
 
 STORE_SCHEMES = ("redis", "rediss", "unix")
 
@@ -14,9 +15,9 @@ WILDCARDS = ("0.0.0.0", "::")
 
 
 def worker_url(text: str) -> str:
-    """A worker's origin and optional path prefix: scheme and host in lower case, no trailing slash.
+    """The URL in the form in which workers are compared: lower case, port written out, no trailing slash.
 
-    Raises ValueError with the rule that is broken.
+    Raises ValueError with the rule that is broken, and without a password that the text may hold.
     """
     parts = _split(text)
     if parts.scheme not in WORKER_SCHEMES:
@@ -25,18 +26,9 @@ def worker_url(text: str) -> str:
         raise ValueError(f"{shown(text)} must not carry a user or password; use worker_api_key")
     if not parts.hostname:
         raise ValueError(f"{shown(text)} has no host")
-    if parts.query or parts.fragment or text.rstrip().endswith(("?", "#")):
+    if text.endswith(("?", "#")):
         raise ValueError(f"{shown(text)} must not have a query or a fragment")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    port = "" if parts.port is None else f":{parts.port}"
-    return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
-
-
-def with_port(url: str) -> str:
-    """A checked worker URL with its port written out: the same for `http://a` and `http://a:80`."""
-    parts = urlsplit(url)
-    netloc = parts.netloc if parts.port is not None else f"{parts.netloc}:{WORKER_SCHEMES[parts.scheme]}"
-    return urlunsplit(parts._replace(netloc=netloc))
+    return parse_worker_url(text)
 
 
 def store_url(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from app.config.addresses import listen_host, store_url, with_port, worker_url
+from app.config.addresses import listen_host, store_url, worker_url
 from app.config.errors import MASK, shown
 from app.core.routing.policies import DEFAULT_POLICY, POLICIES
 
@@ -58,9 +58,9 @@ def _worker_urls(urls: tuple[str, ...]) -> tuple[str, ...]:
     checked = tuple(map(worker_url, urls))
     seen: dict[str, None] = {}
     for url in checked:
-        if with_port(url) in seen:
+        if url in seen:
             raise ValueError(f"{shown(url)} is there twice")
-        seen[with_port(url)] = None
+        seen[url] = None
     return checked
 
 

@@ -200,11 +200,12 @@ def test_readable_lines(out: io.StringIO) -> None:
     assert trace[-1] == "    ValueError: no"
 
 
-def test_a_closed_stream_is_no_error() -> None:
+def test_a_closed_stream_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
     set_up_logging("info", stream=stream)
     stream.close()
     log.info("nobody reads this")
+    assert capsys.readouterr().err == ""
 
 
 # The access log
