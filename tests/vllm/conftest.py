@@ -1,0 +1,55 @@
+"""The live workers and the gateway, each started once for the whole session."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.vllm import engine, gateway, workers
+from tests.vllm.process import ServerProcess
+
+HERE = Path(__file__).resolve().parent
+TEST_LIMIT_S = 120
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Time limits of set-up are the fixtures' own; and tests that cost a worker come last."""
+    for item in (item for item in items if item.path.is_relative_to(HERE)):
+        # func_only: the first test's set-up installs an engine and starts three workers.
+        item.add_marker(pytest.mark.timeout(TEST_LIMIT_S, func_only=True))
+    items.sort(key=lambda item: item.path.name == "test_worker_loss.py")
+
+
+@pytest.fixture(scope="session")
+def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Show progress on a terminal, past pytest's capturing; a pipe stays quiet."""
+    capturing = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def show(text: str) -> None:
+        with capturing.global_and_fixture_disabled():
+            if sys.stderr.isatty():
+                print(f"\nvllm tests: {text}", file=sys.stderr, flush=True)
+
+    return show
+
+
+@pytest.fixture(scope="session")
+def live_workers(say: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory) -> Iterator[workers.Workers]:
+    prepared = engine.prepare(engine.cache_folder(), say)
+    say("starting three workers (about a minute)")
+    started = workers.start(prepared, _logs(tmp_path_factory))
+    say("workers are up")
+    yield started
+    workers.stop(started.all)
+
+
+@pytest.fixture(scope="session")
+def live_gateway(live_workers: workers.Workers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    started = gateway.start(live_workers, _logs(tmp_path_factory))
+    yield started
+    gateway.stop(started)
+
+
+def _logs(factory: pytest.TempPathFactory) -> Path:
+    return factory.mktemp("vllm")

@@ -1,0 +1,45 @@
+"""The gateway under test, as a user starts it: `warmset serve` in front of all live workers."""
+
+import os
+import sys
+from pathlib import Path
+
+import httpx
+
+from tests.vllm.process import ServerProcess, free_ports, is_healthy
+from tests.vllm.workers import CHAT_MODEL, EMBEDDING_MODEL, Workers
+
+START_LIMIT_S = 60.0
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def start(workers: Workers, folder: Path) -> ServerProcess:
+    port, admin_port, prometheus_port = free_ports(3)
+    command = (
+        *(sys.executable, "-P", "-m", "app", "serve"),
+        *("--worker-urls", ",".join(worker.url for worker in workers.all)),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--admin-port", str(admin_port), "--prometheus-port", str(prometheus_port)),
+        "--expose-routing-headers",
+    )
+    # Settings may also come from variables: those of whoever runs the tests are not meant for this gateway.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WARMSET_")}
+    environment["PYTHONPATH"] = str(CHECKOUT)
+    gateway = ServerProcess("gateway", port, command, environment, folder)
+    try:
+        gateway.wait_until(is_healthy, START_LIMIT_S)
+        gateway.wait_until(_knows_both_models, START_LIMIT_S)
+    except BaseException:
+        stop(gateway)
+        raise
+    return gateway
+
+
+def stop(gateway: ServerProcess) -> None:
+    gateway.begin_stop()
+    gateway.finish_stop()
+
+
+def _knows_both_models(client: httpx.Client) -> bool:
+    listed = client.get("/v1/models").json()
+    return {model["id"] for model in listed["data"]} == {CHAT_MODEL, EMBEDDING_MODEL}
