@@ -40,7 +40,8 @@ class WorkerOptions:
         """The command that starts this worker with this interpreter; `die_with_me` ties it to the calling process."""
         arguments = [sys.executable, "-P", "-m", "app", "worker", "--host", self.host, "--port", str(self.port)]
         for name in self.served_model_names:
-            arguments += ["--served-model-name", name]
+            # `=`: a value that starts with a dash is not taken for an option.
+            arguments.append(f"--served-model-name={name}")
         for option, value in (
             ("--model-profile", self.model_profile),
             ("--task", self.task),
@@ -58,7 +59,6 @@ class WorkerOptions:
             ("--die-with-parent", os.getpid() if die_with_me else self.parent_pid),
         ):
             if value is not None:
-                # One argument, so that a value which starts with a dash is not taken for an option.
                 arguments.append(f"{option}={value}")
         for option, is_set in (
             ("--enable-server-load-tracking", self.enable_server_load_tracking),

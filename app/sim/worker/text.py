@@ -33,8 +33,8 @@ class Text:
         for _ in range(SENTENCES):
             self._starts.append(len(self._pieces))
             words = [rng.choice(part) for part in _PARTS]
-            lead = " " if self._pieces else ""
-            self._pieces += tokenize(f"{lead}{' '.join(words)}.")
+            # Two spaces are a token of their own, so a sentence has the same tokens wherever an answer begins.
+            self._pieces += tokenize(f"{' '.join(words)}.  ")
 
     def answer(self, key: bytes, tokens: int) -> list[bytes]:
         """The `tokens` output tokens for what `key` identifies (prompt, seed, choice)."""
@@ -42,8 +42,6 @@ class Text:
         pieces = self._pieces[start : start + tokens]
         while len(pieces) < tokens:
             pieces += islice(self._pieces, tokens - len(pieces))
-        if pieces:
-            pieces[0] = pieces[0].lstrip(b" ") or pieces[0]
         return pieces
 
     def natural_length(self, key: bytes) -> int:
