@@ -8,8 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
+from app.sim.engine import PROFILES, Engine, EngineRequest, EngineSettings
+from app.sim.worker.driver import EngineDriver
+from app.sim.worker.errors import ApiError
+from app.sim.worker.observations import Observations
 from app.sim.worker.options import WorkerOptions
 
+PROFILE = PROFILES["llama33-70b-fp8-h100-tp8"]
 SLOW = WorkerOptions(port=0, served_model_names=("tiny",), speed=1.0, max_num_seqs=2, max_num_queued_reqs=4)
 LONG = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4000}
 
@@ -20,6 +25,28 @@ def slow() -> Iterator[Any]:
 
     with running(SLOW) as worker:
         yield worker
+
+
+async def test_news_between_two_waits_is_not_missed() -> None:
+    engine = Engine(EngineSettings(PROFILE))
+    driver = EngineDriver(engine, Observations(engine, "m"), speed=float("inf"))
+    generation = driver.submit([EngineRequest(4, 1)], streams=True)
+    generation.wake()
+    generation.wake()
+    await asyncio.wait_for(generation.progress(), 1)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(generation.progress(), 0.02)
+
+
+async def test_closing_ends_what_runs_and_refuses_what_comes() -> None:
+    engine = Engine(EngineSettings(PROFILE))
+    driver = EngineDriver(engine, Observations(engine, "m"), speed=1.0)
+    generation = driver.submit([EngineRequest(4, 1000)], streams=False)
+    driver.close()
+    await asyncio.wait_for(generation.end(), 1)
+    assert generation.requests[0].finish_reason == "abort"
+    with pytest.raises(ApiError, match="after shutdown"):
+        driver.submit([EngineRequest(4, 1)], streams=False)
 
 
 async def until(worker: Any, name: str, value: float) -> None:

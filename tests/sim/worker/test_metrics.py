@@ -63,7 +63,11 @@ def test_numbers_follow_the_requests(start: Callable[[WorkerOptions], Any]) -> N
         }.items():
             assert worker.metric(f"vllm:{name}") == value, name
         assert worker.metric("vllm:request_success_total", 'finished_reason="length"') == 3
-        assert worker.metric("vllm:prompt_tokens_by_source_total", "local_compute") == 3 * prompt - 2 * cached
+        httpx.post(f"{worker.url}/v1/chat/completions", json={**CHAT, "n": 2})
+        assert worker.metric("vllm:inter_token_latency_seconds_count") == 18 + 2 * 6
+        assert worker.metric("vllm:request_params_n_sum") == 5
+        # Both further answers hit what the first one left.
+        assert worker.metric("vllm:prompt_tokens_by_source_total", "local_compute") == 5 * prompt - 4 * cached
 
 
 def test_a_salt_keeps_tenants_apart(start: Callable[[WorkerOptions], Any]) -> None:
