@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
 
 import httpx
 
@@ -35,6 +37,10 @@ def control_client(verify: ssl.SSLContext | bool = True) -> httpx.AsyncClient:
     )
 
 
+StartTask = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
+"""Runs work in a task that somebody holds: `runtime.tasks.Tasks.start`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     status: int
@@ -50,27 +56,50 @@ class NoReply(Exception):
 
 
 class WorkerControl:
-    """GETs on one worker, with its credential."""
+    """GETs on one worker, with its credential. exchanges: those under way."""
 
-    def __init__(self, client: httpx.AsyncClient, url: str, api_key: str | None, timeout_s: float) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, url: str, api_key: str | None, timeout_s: float, start: StartTask
+    ) -> None:
         self._client = client
         self._url = url
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._timeout_s = timeout_s
+        self._start = start
         self._requests: dict[str, httpx.Request] = {}
+        self.exchanges: set[asyncio.Task[Any]] = set()
 
     async def get(self, path: str) -> Reply:
-        """The answer, whatever its status. Raises NoReply within the limit plus GRACE_S."""
+        """The answer, whatever its status. Raises NoReply within the limit plus GRACE_S.
+
+        A caller that is cancelled leaves at once and the exchange ends by itself: httpx loses places of its pool when
+        it is cancelled, and workers come and go.
+        """
+        task = self._start(self._exchange(path), f"GET {path}")
+        self.exchanges.add(task)
+        task.add_done_callback(self.exchanges.discard)
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise NoReply("stopping", reachable=True)
+        outcome: Reply | NoReply = task.result()
+        if isinstance(outcome, NoReply):
+            raise outcome
+        return outcome
+
+    async def _exchange(self, path: str) -> Reply | NoReply:
+        """The outcome as a value: nobody may be left to raise it to."""
         try:
             async with asyncio.timeout(self._timeout_s + GRACE_S):
                 try:
                     return await self._get(path)
                 except STALE:
                     return await self._get(path)
+        except NoReply as no_reply:
+            return no_reply
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            raise NoReply(_describe(error), reachable=False) from None
-        except (httpx.HTTPError, httpx.StreamError, OSError, ValueError) as error:
-            raise NoReply(_describe(error), reachable=True) from None
+            return NoReply(_describe(error), reachable=False)
+        except Exception as error:
+            return NoReply(_describe(error), reachable=True)
 
     async def _get(self, path: str) -> Reply:
         request = self._requests.get(path)

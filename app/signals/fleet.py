@@ -11,6 +11,8 @@ from app.signals.monitor import MonitorContext, WorkerMonitor
 SPREAD_PER_WORKER_S = 0.004
 SPREAD_S = 1.0
 """The first probes of a fleet are spread over this long at most; a few workers are asked at once."""
+STOP_S = 0.5
+"""Wait for exchanges under way when all is stopped. httpx does not give everything back when it is cancelled."""
 
 
 class FleetMonitor:
@@ -65,11 +67,15 @@ class FleetMonitor:
             monitor.probe_now()
 
     async def stop(self) -> None:
-        """Stop watching all, telling nobody, and wait until every exchange has ended."""
+        """Stop watching all, telling nobody, and wait until all has ended: the client may be closed after this."""
         for monitor in self._monitors.values():
             self._end(monitor)
         self._monitors.clear()
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        if self._ending:
+            _, late = await asyncio.wait(set(self._ending), timeout=STOP_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     def _end(self, monitor: WorkerMonitor) -> None:
         for task in monitor.end():

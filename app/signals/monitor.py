@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from app.core.fleet.load import LoadSample
 from app.core.fleet.registry import Registration
 from app.core.fleet.rng import Rng
 from app.core.fleet.worker import Worker
-from app.signals.control import NoReply, WorkerControl
+from app.signals.control import NoReply, StartTask, WorkerControl
 from app.signals.descriptions import Malformed, read_models, read_version, same_models
 from app.signals.vllm_metrics import EngineMetrics, read_metrics
 
@@ -53,7 +53,7 @@ class MonitorContext:
     settings: MonitorSettings
     emit: Callable[[Event], None]
     own_in_flight: Callable[[str], int]
-    start: Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
+    start: StartTask
     clock: Callable[[], float]
     rng: Rng
 
@@ -75,7 +75,11 @@ class WorkerMonitor:
         self._context = context
         self._settings = settings
         self._control = WorkerControl(
-            context.client, registration.url, settings.worker_api_key, settings.health_check_timeout_s
+            context.client,
+            registration.url,
+            settings.worker_api_key,
+            settings.health_check_timeout_s,
+            context.start,
         )
         self._failing: set[str] = set()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -100,11 +104,11 @@ class WorkerMonitor:
         self._wake.set()
 
     def end(self) -> list[asyncio.Task[Any]]:
-        """Stop; nothing is emitted after this. Returns the tasks that are still to end."""
+        """Stop; nothing is emitted after this. Returns the tasks that are still to end, exchanges among them."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        return tasks
+        return [*tasks, *self._control.exchanges]
 
     # Probes
 
@@ -249,13 +253,16 @@ class WorkerMonitor:
     # How
 
     async def _turn(self, kind: str, work: Callable[[], Awaitable[None]]) -> None:
-        """One turn that cannot end its loop."""
+        """One turn that cannot end its loop. What it raises is a fault of ours: a worker's are told by their kind."""
+        fault = f"{kind} turn"
         try:
             await work()
         except Exception as error:
-            if kind not in self._failing:
+            if fault not in self._failing:
                 log.exception("a turn of watching a worker failed", extra=self._extra(kind))
-            self._failed(kind, f"{type(error).__name__}")
+            self._failed(fault, type(error).__name__)
+        else:
+            self._succeeded(fault)
 
     def _emit(self, event: Event) -> None:
         self._context.emit(event)

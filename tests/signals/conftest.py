@@ -1,0 +1,51 @@
+"""One scripted worker and a fleet monitor that has nobody to watch yet."""
+
+import random
+import time
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from app.runtime.tasks import Tasks
+from app.signals.control import control_client
+from app.signals.fleet import FleetMonitor
+from app.signals.monitor import MonitorContext
+from tests.signals.scripted import Ear, ScriptedWorker
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[ScriptedWorker]:
+    worker = ScriptedWorker()
+    await worker.start()
+    yield worker
+    await worker.stop()
+
+
+@pytest.fixture
+def ear() -> Ear:
+    return Ear()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx.AsyncClient]:
+    async with control_client(verify=False) as client:
+        yield client
+
+
+@pytest.fixture
+async def fleet(ear: Ear, client: httpx.AsyncClient) -> AsyncIterator[FleetMonitor]:
+    tasks = Tasks()
+    context = MonitorContext(
+        client=client,
+        settings=ear.settings,
+        emit=lambda event: ear.events.append(event),
+        own_in_flight=lambda worker_id: ear.in_flight.get(worker_id, 0),
+        start=tasks.start,
+        clock=time.monotonic,
+        rng=random.Random(5),
+    )
+    fleet = FleetMonitor(context)
+    yield fleet
+    await fleet.stop()
+    await tasks.stop()

@@ -1,0 +1,145 @@
+"""A worker that answers by a script, and an ear for what a monitor emits."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from app.core.fleet.events import Event
+from app.signals.monitor import MonitorSettings
+
+Kind = TypeVar("Kind")
+
+
+async def until(check: Callable[[], bool], within_s: float = 5.0) -> None:
+    """Wait for what nothing announces."""
+    deadline = time.monotonic() + within_s
+    while not check():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+
+
+def page(running: int = 0, waiting: int = 0, start: float | None = 100.0, usage: float = 0.5) -> bytes:
+    lines = [
+        f'vllm:num_requests_running{{engine="0",model_name="m"}} {running}.0',
+        f'vllm:num_requests_waiting{{engine="0",model_name="m"}} {waiting}.0',
+        f'vllm:kv_cache_usage_perc{{engine="0",model_name="m"}} {usage}',
+    ]
+    if start is not None:
+        lines.append(f"process_start_time_seconds {start}")
+    return "\n".join(lines).encode() + b"\n"
+
+
+class ScriptedWorker:
+    """An HTTP server on a port of its own. `answers`: path -> (status, body), or raw bytes to send as they are, or None
+    to say nothing at all. heads: the request heads that came, by path."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, tuple[int, bytes] | bytes | None] = {
+            "/health": (200, b""),
+            "/metrics": (200, page()),
+            "/v1/models": (200, b'{"object":"list","data":[{"id":"m","created":1}]}'),
+            "/version": (200, b'{"version":"0.32.0"}'),
+        }
+        self.asked: Counter[str] = Counter()
+        self.heads: dict[str, str] = {}
+        self.connections = 0
+        self.busy: Counter[str] = Counter()
+        self.most_at_once: Counter[str] = Counter()
+        self.delay_s = 0.0
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._conversations: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            for conversation in self._conversations:
+                conversation.cancel()
+            await asyncio.gather(*self._conversations)
+            await self._server.wait_closed()
+            await asyncio.sleep(0.01)  # uvloop closes what was aborted in its next turns
+            self._server = None
+
+    async def asked_again(self, path: str, times: int) -> None:
+        """Wait until `path` was asked for that many more times."""
+        enough = self.asked[path] + times
+        await until(lambda: self.asked[path] >= enough)
+
+    def forget(self) -> None:
+        self.asked.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        conversation = asyncio.current_task()
+        assert conversation is not None
+        self._conversations.add(conversation)
+        conversation.add_done_callback(self._conversations.discard)
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                path = head.split()[1]
+                self.asked[path] += 1
+                self.heads[path] = head
+                self.busy[path] += 1
+                self.most_at_once[path] = max(self.most_at_once[path], self.busy[path])
+                await asyncio.sleep(self.delay_s)
+                self.busy[path] -= 1
+                answer = self.answers.get(path, (404, b"{}"))
+                if answer is None:
+                    await asyncio.sleep(3600)
+                elif isinstance(answer, bytes):
+                    writer.write(answer)
+                    writer.close()
+                    with suppress(ConnectionError):
+                        await writer.wait_closed()
+                    return
+                else:
+                    status, body = answer
+                    writer.write(b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n" % (status, len(body)) + body)
+                    await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.transport.abort()
+
+
+class Ear:
+    """Hears what is emitted, and can wait for it."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.in_flight: dict[str, int] = {}
+        self.settings = MonitorSettings(
+            health_check_interval_s=0.2,
+            health_check_timeout_s=0.4,
+            load_interval_s=0.05,
+            describe_interval_s=0.3,
+            worker_api_key="w0rker",
+        )
+
+    async def hear(self, check: Callable[[Event], bool], within_s: float = 5.0) -> Event:
+        """The first event that passes, of those since the last forget()."""
+        deadline = time.monotonic() + within_s
+        while True:
+            for event in self.events:
+                if check(event):
+                    return event
+            assert time.monotonic() < deadline, self.events[-5:]
+            await asyncio.sleep(0.005)
+
+    def forget(self) -> None:
+        self.events.clear()
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        return [event for event in self.events if isinstance(event, kind)]

@@ -1,0 +1,89 @@
+"""Which workers are watched, and what is told when that changes."""
+
+import asyncio
+import time
+
+from app.core.fleet.events import HealthReported, LoadSampled, WorkerGone, WorkerSeen
+from app.core.fleet.registry import Registration, WorkerSource
+from app.signals.fleet import FleetMonitor
+from tests.signals.scripted import Ear, ScriptedWorker, until
+
+
+def registration(worker: ScriptedWorker, name: str = "w", incarnation: str = "r1") -> Registration:
+    return Registration(name, worker.url, incarnation, WorkerSource.CONFIG)
+
+
+async def test_the_registered_are_watched_and_no_others(fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear) -> None:
+    fleet.follow([registration(worker, "a"), registration(worker, "b")])
+    await ear.hear(lambda event: isinstance(event, LoadSampled) and event.worker_id == "b")
+    fleet.follow([registration(worker, "b"), registration(worker, "c")])
+    assert list(fleet.monitors) == ["b", "c"]
+    gone = ear.of(WorkerGone)
+    assert [event.worker_id for event in gone] == ["a"]
+    ear.forget()
+    await ear.hear(lambda event: isinstance(event, LoadSampled) and event.worker_id == "c")
+    assert not [event for event in ear.of(LoadSampled) if event.worker_id == "a"]
+
+
+async def test_a_registration_that_is_renewed_disturbs_nothing(
+    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear
+) -> None:
+    fleet.follow([registration(worker)])
+    await ear.hear(lambda event: isinstance(event, LoadSampled))
+    monitor = fleet.monitors["w"]
+    ear.forget()
+    for _ in range(3):
+        fleet.follow([registration(worker)])
+    assert fleet.monitors["w"] is monitor
+    assert not ear.of(WorkerSeen)
+
+
+async def test_a_new_registration_begins_anew_without_a_gap(
+    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear
+) -> None:
+    fleet.watch(registration(worker))
+    await ear.hear(lambda event: isinstance(event, LoadSampled))
+    ear.forget()
+    fleet.watch(registration(worker, incarnation="r2"))
+    reported = await ear.hear(lambda event: isinstance(event, HealthReported) and event.healthy)
+    assert isinstance(reported, HealthReported)
+    assert reported.incarnation == "r2.100.00"
+    assert not ear.of(WorkerGone)
+    await asyncio.sleep(0.1)
+    facts = [event for event in ear.events if isinstance(event, HealthReported | LoadSampled)]
+    assert {event.incarnation for event in facts} == {"r2.100.00"}
+
+
+async def test_nothing_is_told_of_a_worker_that_is_gone(fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear) -> None:
+    fleet.watch(registration(worker))
+    await ear.hear(lambda event: isinstance(event, LoadSampled))
+    worker.delay_s = 0.05
+    await asyncio.sleep(0.1)
+    fleet.forget("w")
+    fleet.forget("w")
+    assert len(ear.of(WorkerGone)) == 1
+    ear.forget()
+    worker.forget()
+    await asyncio.sleep(0.3)
+    assert not ear.events
+    assert sum(worker.asked.values()) <= 1, "what was on its way"
+
+
+async def test_a_fleet_is_asked_one_after_the_other(fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear) -> None:
+    worker.answers["/health"] = (503, b"")  # so that nothing but first probes is asked
+    fleet.follow([registration(worker, f"w{number}") for number in range(100)])
+    begun = time.monotonic()
+    await until(lambda: worker.asked["/health"] >= 1)
+    await until(lambda: len({event.worker_id for event in ear.of(HealthReported)}) == 100)
+    assert time.monotonic() - begun > 0.2
+
+
+async def test_stop_ends_all_and_tells_nobody(fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear) -> None:
+    worker.answers["/health"] = None
+    fleet.follow([registration(worker, name) for name in "abc"])
+    await asyncio.sleep(0.05)
+    ear.forget()
+    await fleet.stop()
+    await fleet.stop()
+    assert not ear.events
+    assert not fleet.monitors

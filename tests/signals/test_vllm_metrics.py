@@ -1,0 +1,90 @@
+"""Pages as engines write them, and pages that no engine should."""
+
+from pathlib import Path
+
+import pytest
+
+from app.signals.vllm_metrics import EngineMetrics, read_metrics
+
+DATA = Path(__file__).parent / "data"
+
+
+def test_a_page_of_vllm_before_and_after_traffic() -> None:
+    assert read_metrics((DATA / "vllm-0.32.0-metrics-fresh.txt").read_bytes()) == EngineMetrics(
+        running=0, waiting=0, kv_usage=0.0, prefix_hits=0.0, prefix_queries=0.0, process_start=1796070480.15
+    )
+    assert read_metrics((DATA / "vllm-0.32.0-metrics-after.txt").read_bytes()) == EngineMetrics(
+        running=0, waiting=0, kv_usage=0.0, prefix_hits=512.0, prefix_queries=881.0, process_start=1796070480.15
+    )
+
+
+def test_engines_behind_one_address_are_summed_and_the_fullest_counts() -> None:
+    page = b"""
+vllm:num_requests_running{engine="0",model_name="a"} 3.0
+vllm:num_requests_running{engine="1",model_name="a"} 4.0
+vllm:num_requests_waiting{engine="0",model_name="a"} 0.0
+vllm:num_requests_waiting{engine="1",model_name="a"} 2.0
+vllm:num_requests_waiting_by_reason{engine="1",model_name="a",reason="capacity"} 50.0
+vllm:kv_cache_usage_perc{engine="0",model_name="a"} 0.25
+vllm:kv_cache_usage_perc{engine="1",model_name="a"} 0.75
+vllm:prefix_cache_hits_total{engine="0",model_name="a"} 10.0
+vllm:prefix_cache_hits_total{engine="1",model_name="a"} 20.0
+vllm:prefix_cache_queries_total{engine="0",model_name="a"} 100.0
+vllm:prefix_cache_queries_total{engine="1",model_name="a"} 200.0
+"""
+    assert read_metrics(page) == EngineMetrics(7, 2, 0.75, 30.0, 300.0)
+
+
+def test_names_of_older_engines() -> None:
+    page = b"""vllm:num_requests_running{model_name="a"} 1
+vllm:num_requests_waiting{model_name="a"} 2
+vllm:gpu_cache_usage_perc{model_name="a"} 0.5
+vllm:gpu_prefix_cache_queries_total{model_name="a"} 8
+vllm:gpu_prefix_cache_hits_total{model_name="a"} 4"""
+    assert read_metrics(page) == EngineMetrics(1, 2, 0.5, 4.0, 8.0)
+
+
+def test_a_metric_under_its_old_and_its_new_name_counts_once() -> None:
+    page = b"""vllm:gpu_prefix_cache_hits_total{model_name="a"} 4
+vllm:prefix_cache_hits_total{model_name="a"} 4
+vllm:gpu_cache_usage_perc{model_name="a"} 0.9
+vllm:kv_cache_usage_perc{model_name="a"} 0.5
+"""
+    assert read_metrics(page).prefix_hits == 4
+    assert read_metrics(page).kv_usage == 0.5
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"",
+        b"\n\n",
+        b"<html>not found</html>",
+        b"sglang:num_running_reqs 3\nsglang:num_queue_reqs 1\n",
+        b"# HELP vllm:num_requests_running x\n# TYPE vllm:num_requests_running gauge\n",
+        b"vllm:num_requests_running_total 7\nvllm:num_requests_runnin 7\n vllm:num_requests_running 7\n",
+        b"x vllm:num_requests_running 7\n",
+        b"\xff\xfe\x00" * 100,
+    ],
+)
+def test_what_is_not_said_is_unknown_and_never_zero(page: bytes) -> None:
+    assert read_metrics(page) == EngineMetrics()
+
+
+@pytest.mark.parametrize("value", [b"NaN", b"-1", b"+Inf", b"many", b"", b"1e300", b"\xff"])
+def test_a_value_that_is_none_makes_its_metric_unknown(value: bytes) -> None:
+    page = b'vllm:num_requests_running{engine="0"} 3\nvllm:num_requests_running{engine="1"} ' + value
+    assert read_metrics(page + b"\nvllm:num_requests_waiting 1\n") == EngineMetrics(waiting=1)
+
+
+def test_a_share_above_one_is_unknown() -> None:
+    assert read_metrics(b"vllm:kv_cache_usage_perc 97.0").kv_usage is None
+
+
+def test_label_values_may_hold_anything() -> None:
+    page = b'vllm:num_requests_running{engine="0",model_name="a} 9 b \\" {"} 3 1796070480000\r\n'
+    assert read_metrics(page).running == 3
+
+
+def test_several_start_times_are_none() -> None:
+    assert read_metrics(b"process_start_time_seconds 5\nprocess_start_time_seconds 6\n").process_start is None
