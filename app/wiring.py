@@ -31,9 +31,12 @@ from app.runtime.gateway import Gateway
 from app.runtime.readiness import Readiness
 from app.runtime.status import Status
 from app.runtime.tasks import Tasks
-from app.signals.monitor import WorkerMonitors
+from app.signals.control import control_client
+from app.signals.fleet import FleetMonitor
+from app.signals.monitor import MonitorContext, MonitorSettings
 from app.store.embedded import EmbeddedServer
 from app.store.redis import RedisStore
+from app.telemetry.access import EndedRequests
 from app.telemetry.lag import start_lag_meter
 from app.telemetry.metrics import Metrics
 from app.upstream.client import HttpUpstream
@@ -147,8 +150,34 @@ class GatewayProcess:
         self._stack.push_async_callback(store.close)
         return store
 
-    def _monitors(self, gateway: Gateway) -> WorkerMonitors:
-        raise NotImplementedError
+    def _monitors(self, gateway: Gateway) -> FleetMonitor:
+        config = self.config
+        settings = MonitorSettings(
+            health_check_interval_s=config.health_check_interval_secs,
+            health_check_timeout_s=config.health_check_timeout_secs,
+            load_interval_s=config.load_monitor_interval_secs,
+            worker_api_key=_secret(config.worker_api_key),
+        )
+        client = control_client()
+        self._stack.push_async_callback(client.aclose)
+        monitors = FleetMonitor(
+            MonitorContext(
+                client=client,
+                settings=settings,
+                emit=gateway.handle,
+                own_in_flight=self._in_flight,
+                start=self._tasks.start,
+                clock=monotonic,
+                rng=self._timing_chance,
+            )
+        )
+        self._stack.push_async_callback(monitors.stop)
+        gateway.on_probe(monitors.probe_now)
+        return monitors
+
+    def _in_flight(self, worker: str) -> int:
+        state = self.router.workers.get(worker)
+        return state.in_flight if state is not None else 0
 
     def _data_plane(self, gateway: Gateway, metrics: Metrics) -> DataPlane:
         config = self.config
@@ -156,7 +185,7 @@ class GatewayProcess:
             gateway,
             Keys(key.get_secret_value() for key in config.api_key),
             ProxyOptions(config.max_body_bytes, config.model_alias, config.expose_routing_headers),
-            metrics,
+            EndedRequests(metrics),
             self._tasks,
             monotonic,
             new_id=lambda: secrets.token_hex(16),

@@ -11,9 +11,7 @@ from typing import Any, Literal
 
 from app.core.fleet.address import parse_worker_url, worker_id
 from app.core.fleet.errors import StoreUnavailable
-from app.core.fleet.events import WorkerGone, WorkerSeen
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
-from app.core.fleet.worker import Worker
 from app.core.routing.pool import WorkerState
 from app.runtime.gateway import Gateway
 from app.runtime.ports import Monitors, Store
@@ -149,15 +147,13 @@ class Fleet:
         if present is not None and present.incarnation == registration.incarnation:
             return
         self._registered[registration.id] = registration
-        self._gateway.handle(WorkerSeen(Worker(registration.id, registration.url, registration.incarnation)))
         self._monitors.watch(registration)
         log.info("worker registered", extra={"worker": registration.id, "source": registration.source.value})
 
     def _drop(self, worker: str) -> None:
         del self._registered[worker]
         self._missing_since.pop(worker, None)
-        self._monitors.unwatch(worker)
-        self._gateway.handle(WorkerGone(worker, self._live_incarnation(worker)))
+        self._monitors.forget(worker)
         log.info("worker deregistered", extra={"worker": worker})
 
     def _describe(self, registration: Registration) -> dict[str, Any]:

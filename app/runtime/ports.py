@@ -74,15 +74,13 @@ class Store(Protocol):
 
 
 class Monitors(Protocol):
-    """Probes and scrapes workers, and reports what it learns as events."""
+    """Probes and scrapes workers, and tells the gateway what it learns, that they are there and that they went."""
 
     def watch(self, registration: Registration) -> None:
         """Begin, or begin anew when the incarnation changed."""
         ...
 
-    def unwatch(self, worker_id: str) -> None: ...
-
-    def probe_now(self, worker_id: str) -> None: ...
+    def forget(self, worker_id: str) -> None: ...
 
 
 # Telemetry: what the shell tells the world. Never raises, never awaits.

@@ -1,11 +1,9 @@
 """Control traffic to workers: small GETs with a limit on time and on size."""
 
 import asyncio
-import logging
 import ssl
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
@@ -16,25 +14,18 @@ KEEPALIVE_S = 3.0
 """Idle connections are closed by us before the worker does it (uvicorn: 5 s), which would cost a failed request."""
 GRACE_S = 0.5
 """How much longer the whole exchange may take than one step of it, so that a failure to connect is seen as such."""
+CLOSE_S = 0.5
+"""Wait for exchanges under way when a worker is no longer watched."""
 STALE = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 """How a kept connection fails that the worker closed just then."""
 
 
-def control_client(verify: ssl.SSLContext | bool = True) -> httpx.AsyncClient:
-    """The client that all workers share. No proxy of the environment, no redirect, no cookie: a worker decides neither
-    where we go next nor what we send to another one."""
-    # httpx logs every request at INFO: hundreds of lines a second here.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    return httpx.AsyncClient(
-        trust_env=False,
-        follow_redirects=False,
-        verify=verify,
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-        headers={"user-agent": "warmset", "accept": "*/*", "accept-encoding": "identity"},
-        # No limit: each worker has at most a few requests under way, and a wait for a free place would look like a
-        # slow worker.
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_S),
-    )
+def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
+    """How workers with https are verified: by `ca_file`, or by the usual authorities. Costs about 20 ms: make one."""
+    context = httpx.create_ssl_context(trust_env=False)
+    if ca_file:
+        context.load_verify_locations(ca_file)
+    return context
 
 
 StartTask = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
@@ -56,28 +47,36 @@ class NoReply(Exception):
 
 
 class WorkerControl:
-    """GETs on one worker, with its credential. exchanges: those under way."""
+    """GETs on one worker, with its credential.
+
+    Each worker has an httpx transport of its own, used without a client. A pool that all workers share costs work in
+    proportion to the square of their number, and a place or lock of it that is lost when an exchange is given up
+    (httpx loses some) stops all of them: 200 workers on a loaded machine never recovered. No client: no proxy of the
+    environment, no redirect, no cookie. A worker decides neither where we go next nor what we send to another one.
+    """
 
     def __init__(
-        self, client: httpx.AsyncClient, url: str, api_key: str | None, timeout_s: float, start: StartTask
+        self, url: str, *, api_key: str | None, timeout_s: float, tls: ssl.SSLContext, start: StartTask
     ) -> None:
-        self._client = client
         self._url = url
-        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = {"user-agent": "warmset", "accept": "*/*", "accept-encoding": "identity"}
+        if api_key:
+            self._headers["authorization"] = f"Bearer {api_key}"
         self._timeout_s = timeout_s
+        self._tls = tls
         self._start = start
+        self._transport = self._new_transport()
         self._requests: dict[str, httpx.Request] = {}
-        self.exchanges: set[asyncio.Task[Any]] = set()
+        self._exchanges: set[asyncio.Task[Any]] = set()
 
     async def get(self, path: str) -> Reply:
         """The answer, whatever its status. Raises NoReply within the limit plus GRACE_S.
 
-        A caller that is cancelled leaves at once and the exchange ends by itself: httpx loses places of its pool when
-        it is cancelled, and workers come and go.
+        A caller that is cancelled leaves at once and the exchange ends by itself.
         """
         task = self._start(self._exchange(path), f"GET {path}")
-        self.exchanges.add(task)
-        task.add_done_callback(self.exchanges.discard)
+        self._exchanges.add(task)
+        task.add_done_callback(self._exchanges.discard)
         await asyncio.wait({task})
         if task.cancelled():
             raise NoReply("stopping", reachable=True)
@@ -86,28 +85,44 @@ class WorkerControl:
             raise outcome
         return outcome
 
+    async def close(self) -> None:
+        """Give exchanges under way a moment to end, then close all connections."""
+        if self._exchanges:
+            _, late = await asyncio.wait(set(self._exchanges), timeout=CLOSE_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        await self._transport.aclose()
+
     async def _exchange(self, path: str) -> Reply | NoReply:
         """The outcome as a value: nobody may be left to raise it to."""
+        transport = self._transport
         try:
             async with asyncio.timeout(self._timeout_s + GRACE_S):
                 try:
-                    return await self._get(path)
+                    return await self._get(transport, path)
                 except STALE:
-                    return await self._get(path)
+                    return await self._get(transport, path)
         except NoReply as no_reply:
             return no_reply
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             return NoReply(_describe(error), reachable=False)
+        except TimeoutError:
+            # Given up in the middle of something: whatever the transport lost by that goes with it.
+            if transport is self._transport:
+                self._transport = self._new_transport()
+            await transport.aclose()
+            return NoReply("no complete answer in time", reachable=True)
         except Exception as error:
             return NoReply(_describe(error), reachable=True)
 
-    async def _get(self, path: str) -> Reply:
+    async def _get(self, transport: httpx.AsyncHTTPTransport, path: str) -> Reply:
         request = self._requests.get(path)
-        if request is None:  # building one costs more than a tenth of the whole exchange
-            request = self._requests[path] = self._client.build_request(
-                "GET", self._url + path, headers=self._headers, timeout=self._timeout_s
-            )
-        response = await self._client.send(request, stream=True)
+        if request is None:
+            limits = dict.fromkeys(("connect", "read", "write", "pool"), self._timeout_s)
+            request = httpx.Request("GET", self._url + path, headers=self._headers, extensions={"timeout": limits})
+            self._requests[path] = request
+        response = await transport.handle_async_request(request)
         try:
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise NoReply("the answer is compressed, which was not asked for", reachable=True)
@@ -120,6 +135,13 @@ class WorkerControl:
             return Reply(response.status_code, b"".join(chunks))
         finally:
             await response.aclose()
+
+    def _new_transport(self) -> httpx.AsyncHTTPTransport:
+        return httpx.AsyncHTTPTransport(
+            verify=self._tls,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=2, keepalive_expiry=KEEPALIVE_S),
+        )
 
 
 def _describe(error: BaseException) -> str:

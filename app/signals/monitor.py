@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
-
-import httpx
 
 from app.core.fleet.events import Event, HealthReported, LoadSampled, WorkerSeen
 from app.core.fleet.load import LoadSample
@@ -45,11 +44,11 @@ class MonitorSettings:
 class MonitorContext:
     """What all monitors share.
 
-    emit: takes each event, at once; it must not raise. own_in_flight: requests of this process on a worker, by id.
+    tls: how https workers are verified, see control.tls_context(). emit: takes each event, at once; it must not raise. own_in_flight: requests of this process on a worker, by id.
     start: runs a coroutine in a task that somebody holds (`runtime.tasks.Tasks.start`). clock: monotonic seconds.
     """
 
-    client: httpx.AsyncClient
+    tls: ssl.SSLContext
     settings: MonitorSettings
     emit: Callable[[Event], None]
     own_in_flight: Callable[[str], int]
@@ -75,11 +74,11 @@ class WorkerMonitor:
         self._context = context
         self._settings = settings
         self._control = WorkerControl(
-            context.client,
             registration.url,
-            settings.worker_api_key,
-            settings.health_check_timeout_s,
-            context.start,
+            api_key=settings.worker_api_key,
+            timeout_s=settings.health_check_timeout_s,
+            tls=context.tls,
+            start=context.start,
         )
         self._failing: set[str] = set()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -103,12 +102,12 @@ class WorkerMonitor:
         """Probe without waiting for the next turn. Any number of calls while a probe is under way make one more."""
         self._wake.set()
 
-    def end(self) -> list[asyncio.Task[Any]]:
-        """Stop; nothing is emitted after this. Returns the tasks that are still to end, exchanges among them."""
+    def end(self) -> "asyncio.Task[None]":
+        """Stop; nothing is emitted after this. The task that is returned ends when all connections are closed."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        return [*tasks, *self._control.exchanges]
+        return self._context.start(self._control.close(), f"end watching {self.registration.id}")
 
     # Probes
 

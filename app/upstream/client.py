@@ -127,19 +127,28 @@ class _Origin:
 
     async def connect(self, timeout_s: float) -> Connection:
         """A fresh connection; UpstreamError(CONNECT) when there is none in time."""
+        made: list[Connection] = []
+
+        def make() -> Connection:
+            made.append(Connection(self._loop, self))
+            return made[-1]
+
         self.pending += 1
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await self._loop.create_connection(
-                    lambda: Connection(self._loop, self), self._host, self._port, ssl=self._tls
-                )
-        except TimeoutError:
-            raise UpstreamError(Failure.CONNECT, f"no connection within {timeout_s:g} s") from None
-        except OSError as error:
-            raise UpstreamError(Failure.CONNECT, f"cannot connect: {error.strerror or error}") from error
+                await self._loop.create_connection(make, self._host, self._port, ssl=self._tls)
+        except BaseException as error:
+            # Between the handshake and our being told of it the connection is open and nobody's.
+            for connection in made:
+                connection.abort()
+            if isinstance(error, TimeoutError):
+                raise UpstreamError(Failure.CONNECT, f"no connection within {timeout_s:g} s") from None
+            if isinstance(error, OSError):
+                raise UpstreamError(Failure.CONNECT, f"cannot connect: {error.strerror or error}") from error
+            raise
         finally:
             self.pending -= 1
-        return connection
+        return made[-1]
 
     def drop_idle_since(self, oldest: float) -> None:
         """Close the connections that have been idle since before `oldest` (loop time)."""

@@ -9,7 +9,7 @@ Invariants
 """
 
 import asyncio
-from typing import Protocol
+from typing import Protocol, cast
 
 import httptools
 
@@ -152,6 +152,7 @@ class Connection(asyncio.Protocol):
         self._exchanges = 0
         self._received = False
         self._paused = False
+        self._is_unwanted = False
         self._headers: list[Header] = []
         self._header_bytes = 0
         self._is_delimited = False
@@ -186,7 +187,8 @@ class Connection(asyncio.Protocol):
         return answer
 
     def abort(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once, whatever is under way; a connection that is still being made, as soon as it is."""
+        self._is_unwanted = True
         self._end_exchange()
         if self._transport is not None:
             self._transport.abort()
@@ -199,9 +201,10 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its class
         self._owner.connected(self)
+        if self._is_unwanted:
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._received = True

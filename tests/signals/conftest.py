@@ -1,14 +1,14 @@
 """One scripted worker and a fleet monitor that has nobody to watch yet."""
 
 import random
+import ssl
 import time
 from collections.abc import AsyncIterator
 
-import httpx
 import pytest
 
 from app.runtime.tasks import Tasks
-from app.signals.control import control_client
+from app.signals.control import tls_context
 from app.signals.fleet import FleetMonitor
 from app.signals.monitor import MonitorContext
 from tests.signals.scripted import Ear, ScriptedWorker
@@ -27,17 +27,16 @@ def ear() -> Ear:
     return Ear()
 
 
-@pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with control_client(verify=False) as client:
-        yield client
+@pytest.fixture(scope="session")
+def tls() -> ssl.SSLContext:
+    return tls_context()
 
 
 @pytest.fixture
-async def fleet(ear: Ear, client: httpx.AsyncClient) -> AsyncIterator[FleetMonitor]:
+async def fleet(ear: Ear, tls: ssl.SSLContext) -> AsyncIterator[FleetMonitor]:
     tasks = Tasks()
     context = MonitorContext(
-        client=client,
+        tls=tls,
         settings=ear.settings,
         emit=lambda event: ear.events.append(event),
         own_in_flight=lambda worker_id: ear.in_flight.get(worker_id, 0),

@@ -4,7 +4,6 @@ from app.core.fleet.load import LoadSample
 from app.core.fleet.worker import Worker
 from app.core.overload.health import Health, HealthThresholds, HealthTracker
 
-
 SAMPLE_FRESH_S = 5.0
 """A sample older than this says nothing: its worker's load is unknown, and only our own dispatches count."""
 
