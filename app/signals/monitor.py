@@ -44,8 +44,9 @@ class MonitorSettings:
 class MonitorContext:
     """What all monitors share.
 
-    tls: how https workers are verified, see control.tls_context(). emit: takes each event, at once; it must not raise. own_in_flight: requests of this process on a worker, by id.
-    start: runs a coroutine in a task that somebody holds (`runtime.tasks.Tasks.start`). clock: monotonic seconds.
+    tls: how https workers are verified, see control.tls_context(). emit: takes each event, at once; it must not raise.
+    own_in_flight: requests of this process on a worker, by id. start: runs a coroutine in a task that somebody holds
+    (`runtime.tasks.Tasks.start`). clock: monotonic seconds.
     """
 
     tls: ssl.SSLContext

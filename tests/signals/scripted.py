@@ -34,7 +34,8 @@ def page(running: int = 0, waiting: int = 0, start: float | None = 100.0, usage:
 
 class ScriptedWorker:
     """An HTTP server on a port of its own. `answers`: path -> (status, body), or raw bytes to send as they are, or None
-    to say nothing at all. heads: the request heads that came, by path."""
+    to say nothing at all. heads: the request heads that came, by path. delay_s: pause before each answer. drip_s: pause
+    after each byte of a raw one."""
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, bytes] | bytes | None] = {
@@ -49,6 +50,7 @@ class ScriptedWorker:
         self.busy: Counter[str] = Counter()
         self.most_at_once: Counter[str] = Counter()
         self.delay_s = 0.0
+        self.drip_s = 0.0
         self.port = 0
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()
@@ -99,7 +101,10 @@ class ScriptedWorker:
                 if answer is None:
                     await asyncio.sleep(3600)
                 elif isinstance(answer, bytes):
-                    writer.write(answer)
+                    for place in range(len(answer) if self.drip_s else 0):
+                        writer.write(answer[place : place + 1])
+                        await asyncio.sleep(self.drip_s)
+                    writer.write(b"" if self.drip_s else answer)
                     writer.close()
                     with suppress(ConnectionError):
                         await writer.wait_closed()

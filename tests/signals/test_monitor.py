@@ -8,6 +8,7 @@ import pytest
 
 from app.core.fleet.events import Event, HealthReported, LoadSampled, WorkerGone, WorkerSeen
 from app.core.fleet.registry import Registration, WorkerSource
+from app.signals.control import GRACE_S
 from app.signals.fleet import FleetMonitor
 from tests.signals.scripted import Ear, ScriptedWorker, page, until
 
@@ -145,6 +146,22 @@ async def test_a_worker_that_says_nothing_is_ill_in_time_and_does_not_hold_up_it
     assert ill.reachable
     assert time.monotonic() - begun < 5 * ear.settings.health_check_timeout_s
     assert len(ear.of(LoadSampled)) >= 3
+
+
+async def test_a_worker_that_never_comes_to_an_end_is_given_up_and_found_again(
+    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear
+) -> None:
+    """No single wait is long, but the whole is: this is no time-out of httpx."""
+    worker.drip_s = 0.02
+    good = worker.answers["/health"]
+    worker.answers["/health"] = b"HTTP/1.1 200 X\r\nx-filler: " + b"y" * 10_000
+    fleet.watch(registration(worker))
+    begun = time.monotonic()
+    assert await ear.hear(is_ill) == HealthReported("w", "r1", healthy=False, reachable=True)
+    assert time.monotonic() - begun < 5 * (ear.settings.health_check_timeout_s + GRACE_S)
+    worker.answers["/health"] = good
+    await ear.hear(is_healthy)
+    await ear.hear(is_sample)
 
 
 async def test_recovery_is_seen_twice_within_the_short_interval(
