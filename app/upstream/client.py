@@ -120,35 +120,30 @@ class _Origin:
         oldest = self._loop.time() - IDLE_S
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_usable and connection.idle_since > oldest:
+            if connection.is_open and connection.idle_since > oldest:
                 return connection
             connection.abort()
         return None
 
     async def connect(self, timeout_s: float) -> Connection:
         """A fresh connection; UpstreamError(CONNECT) when there is none in time."""
-        made: list[Connection] = []
-
-        def make() -> Connection:
-            made.append(Connection(self._loop, self))
-            return made[-1]
-
         self.pending += 1
         try:
             async with asyncio.timeout(timeout_s):
-                await self._loop.create_connection(make, self._host, self._port, ssl=self._tls)
-        except BaseException as error:
-            # Between the handshake and our being told of it the connection is open and nobody's.
-            for connection in made:
-                connection.abort()
-            if isinstance(error, TimeoutError):
-                raise UpstreamError(Failure.CONNECT, f"no connection within {timeout_s:g} s") from None
-            if isinstance(error, OSError):
-                raise UpstreamError(Failure.CONNECT, f"cannot connect: {error.strerror or error}") from error
-            raise
+                # Cancelled at any moment, this closes what it opened, though not always with a connection_lost: so a
+                # connection is counted only from here on.
+                _, connection = await self._loop.create_connection(
+                    lambda: Connection(self._loop, self), self._host, self._port, ssl=self._tls
+                )
+        except TimeoutError:
+            raise UpstreamError(Failure.CONNECT, f"no connection within {timeout_s:g} s") from None
+        except OSError as error:
+            raise UpstreamError(Failure.CONNECT, f"cannot connect: {error.strerror or error}") from error
         finally:
             self.pending -= 1
-        return made[-1]
+        if connection.is_open:
+            self._all[connection] = None
+        return connection
 
     def drop_idle_since(self, oldest: float) -> None:
         """Close the connections that have been idle since before `oldest` (loop time)."""
@@ -166,9 +161,6 @@ class _Origin:
         self._idle.clear()
 
     # What a connection tells its owner
-
-    def connected(self, connection: Connection) -> None:
-        self._all[connection] = None
 
     def became_idle(self, connection: Connection) -> None:
         connection.idle_since = self._loop.time()

@@ -129,8 +129,6 @@ class WorkerAnswer:
 class Owner(Protocol):
     """Who keeps the connections of one address."""
 
-    def connected(self, connection: "Connection") -> None: ...
-
     def became_idle(self, connection: "Connection") -> None:
         """It may carry another exchange."""
         ...
@@ -152,14 +150,13 @@ class Connection(asyncio.Protocol):
         self._exchanges = 0
         self._received = False
         self._paused = False
-        self._is_unwanted = False
         self._headers: list[Header] = []
         self._header_bytes = 0
         self._is_delimited = False
 
     @property
-    def is_usable(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing() and self._answer is None
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, head: bytes, body: bytes, timeout_s: float) -> WorkerAnswer:
         """Send a request and wait for the head of the answer.
@@ -187,8 +184,7 @@ class Connection(asyncio.Protocol):
         return answer
 
     def abort(self) -> None:
-        """Close at once, whatever is under way; a connection that is still being made, as soon as it is."""
-        self._is_unwanted = True
+        """Close at once, whatever is under way."""
         self._end_exchange()
         if self._transport is not None:
             self._transport.abort()
@@ -202,9 +198,6 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its class
-        self._owner.connected(self)
-        if self._is_unwanted:
-            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._received = True

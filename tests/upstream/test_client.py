@@ -264,8 +264,10 @@ async def test_cancelling_closes_the_connection(upstream: HttpUpstream, after_s:
     closed = asyncio.Event()
 
     async def watch(connection: Connected) -> None:
-        await connection.until_closed()
-        closed.set()
+        try:
+            await connection.until_closed()
+        finally:
+            closed.set()
 
     async with RawWorker(watch) as worker:
         task = asyncio.ensure_future(upstream.send(at(worker), post()))
@@ -273,9 +275,9 @@ async def test_cancelling_closes_the_connection(upstream: HttpUpstream, after_s:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        await asyncio.sleep(0.05)
         if worker.connections:
             await asyncio.wait_for(closed.wait(), 2)
-        await asyncio.sleep(0.02)
         assert upstream.open_connections == 0
 
 
