@@ -31,7 +31,7 @@ from app.runtime.gateway import Gateway
 from app.runtime.readiness import Readiness
 from app.runtime.status import Status
 from app.runtime.tasks import Tasks
-from app.signals.control import control_client
+from app.signals.control import tls_context
 from app.signals.fleet import FleetMonitor
 from app.signals.monitor import MonitorContext, MonitorSettings
 from app.store.embedded import EmbeddedServer
@@ -57,6 +57,7 @@ class GatewayProcess:
         self.config = config
         self._stack = AsyncExitStack()
         self._tasks = Tasks()
+        self._tls = tls_context()
         self._listening: list[tuple[Listener, asyncio.Task[None]]] = []
         policy_chance, self._timing_chance = _streams_of_chance(config.seed)
         thresholds = HealthThresholds(config.health_failure_threshold, config.health_success_threshold)
@@ -104,6 +105,7 @@ class GatewayProcess:
             connect_timeout_s=config.connect_timeout_secs,
             request_timeout_s=config.request_timeout_secs,
             credential=_secret(config.worker_api_key),
+            tls=self._tls,
         )
         self._stack.callback(upstream.close)
         gateway = Gateway(self.router, upstream, metrics, monotonic)
@@ -158,11 +160,9 @@ class GatewayProcess:
             load_interval_s=config.load_monitor_interval_secs,
             worker_api_key=_secret(config.worker_api_key),
         )
-        client = control_client()
-        self._stack.push_async_callback(client.aclose)
         monitors = FleetMonitor(
             MonitorContext(
-                client=client,
+                tls=self._tls,
                 settings=settings,
                 emit=gateway.handle,
                 own_in_flight=self._in_flight,
