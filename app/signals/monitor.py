@@ -136,7 +136,7 @@ class WorkerMonitor:
             return
         if self._good_probes == 0:
             # First contact, or back after a failure. Learn which process this is before anything is said of it.
-            pass
+            await self._turn("load", self._scrape)
         another = self._incarnation() != self.worker.incarnation
         if another:
             await self._describe()
@@ -223,7 +223,7 @@ class WorkerMonitor:
         await asyncio.sleep(interval_s * self._context.rng.random())
         while True:
             begun = self._context.clock()
-            pass
+            await self._turn("load", self._scrape)
             await asyncio.sleep(max(0.0, interval_s - (self._context.clock() - begun)))
 
     async def _scrape(self) -> None:

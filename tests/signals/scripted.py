@@ -35,7 +35,7 @@ def page(running: int = 0, waiting: int = 0, start: float | None = 100.0, usage:
 class ScriptedWorker:
     """An HTTP server on a port of its own. `answers`: path -> (status, body), or raw bytes to send as they are, or None
     to say nothing at all. heads: the request heads that came, by path. delay_s: pause before each answer. drip_s: pause
-    after each byte of a raw one."""
+    after each byte of a raw one. once_per_connection: the second request on a connection closes it, unanswered."""
 
     def __init__(self) -> None:
         self.answers: dict[str, tuple[int, bytes] | bytes | None] = {
@@ -51,6 +51,7 @@ class ScriptedWorker:
         self.most_at_once: Counter[str] = Counter()
         self.delay_s = 0.0
         self.drip_s = 0.0
+        self.once_per_connection = False
         self.port = 0
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()
@@ -87,9 +88,13 @@ class ScriptedWorker:
         assert conversation is not None
         self._conversations.add(conversation)
         conversation.add_done_callback(self._conversations.discard)
+        answered = 0
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                if answered and self.once_per_connection:
+                    return
+                answered += 1
                 path = head.split()[1]
                 self.asked[path] += 1
                 self.heads[path] = head

@@ -8,7 +8,7 @@ import pytest
 
 from app.core.fleet.events import Event, HealthReported, LoadSampled, WorkerGone, WorkerSeen
 from app.core.fleet.registry import Registration, WorkerSource
-from app.signals.control import GRACE_S
+from app.signals.control import GRACE_S, MAX_BODY
 from app.signals.fleet import FleetMonitor
 from tests.signals.scripted import Ear, ScriptedWorker, page, until
 
@@ -98,15 +98,20 @@ async def test_connections_are_kept(fleet: FleetMonitor, worker: ScriptedWorker,
     assert worker.connections <= 2
 
 
+@pytest.mark.parametrize("when", ["after its answer", "at the next request"])
 async def test_a_connection_that_the_worker_just_closed_is_no_failure(
-    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear
+    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear, when: str
 ) -> None:
-    """Every answer ends its connection without saying so beforehand."""
-    worker.answers["/health"] = b"HTTP/1.1 200 X\r\ncontent-length: 0\r\n\r\n"
-    worker.answers["/metrics"] = b"HTTP/1.1 200 X\r\ncontent-length: %d\r\n\r\n" % len(page()) + page()
+    """The worker ends connections without having said so."""
+    if when == "after its answer":
+        worker.answers["/health"] = b"HTTP/1.1 200 X\r\ncontent-length: 0\r\n\r\n"
+        worker.answers["/metrics"] = b"HTTP/1.1 200 X\r\ncontent-length: %d\r\n\r\n" % len(page()) + page()
+    else:
+        worker.once_per_connection = True
     fleet.watch(registration(worker))
     await ear.hear(is_sample)
-    await asyncio.sleep(0.6)
+    await worker.asked_again("/health", 2)
+    await worker.asked_again("/metrics", 4)
     assert not [event for event in ear.of(HealthReported) if not event.healthy]
     assert not fleet.monitors["w"].errors
 
@@ -331,6 +336,23 @@ async def test_a_hostile_answer_disturbs_nothing_else(
     await until(lambda: errors[kind] > 0)
     assert not errors["health"]
     worker.answers[path] = good
+    await ear.hear(is_sample)
+    await ear.hear(is_described)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v1/models", "/version", "/health"])
+async def test_an_answer_that_is_right_but_too_large_is_not_taken(
+    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear, path: str
+) -> None:
+    answer = worker.answers[path]
+    assert isinstance(answer, tuple)
+    worker.answers[path] = (200, answer[1] + b" " * (MAX_BODY + 1))
+    fleet.watch(registration(worker))
+    kind = {"/metrics": "load", "/v1/models": "models", "/version": "version", "/health": "health"}[path]
+    await until(lambda: fleet.monitors["w"].errors[kind] > 1)
+    assert fleet.monitors["w"].metrics is None or path != "/metrics"
+    assert not fleet.monitors["w"].worker.models or path != "/v1/models"
+    worker.answers[path] = answer
     await ear.hear(is_sample)
     await ear.hear(is_described)
 

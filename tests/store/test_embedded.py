@@ -183,7 +183,7 @@ async def test_a_server_that_does_not_answer_is_given_up(tasks: Tasks, tmp_path:
 
 
 PARENT = """
-import asyncio, sys
+import asyncio, sys, uvloop
 from pathlib import Path
 from app.runtime.tasks import Tasks
 from app.store.embedded import EmbeddedServer
@@ -195,7 +195,7 @@ async def main():
     print(server.url.removeprefix("unix://"), flush=True)
     await asyncio.sleep(60)
 
-asyncio.run(main())
+uvloop.run(main())
 """
 
 
