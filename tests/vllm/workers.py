@@ -25,7 +25,7 @@ ENVIRONMENT = {
 
 COMMON = (
     # Despite its name a share of the machine's memory, checked at the start: the default asks for nearly all of it.
-    *("--gpu-memory-utilization", "0.1", "--kv-cache-memory-bytes", "64M"),
+    *("--gpu-memory-utilization", "0.1", "--kv-cache-memory-bytes", "128M"),
     # bfloat16 once died with SIGILL on a processor with AMX.
     *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "16"),
 )
