@@ -1,6 +1,8 @@
 """Simulated workers as children of this process; what `up` and the load tests start."""
 
+import os
 import subprocess
+import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -53,6 +55,7 @@ class SimulatedFleet:
             except subprocess.TimeoutExpired:
                 child.process.kill()
                 child.process.wait()
+            child.close()
 
 
 class _Child:
@@ -64,6 +67,8 @@ class _Child:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            # The child imports this very package, wherever this process found it.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             # Ctrl-C in a terminal goes to the whole group; workers have to outlive the drain of the gateway.
             start_new_session=True,
         )
@@ -79,6 +84,12 @@ class _Child:
         if not self._url:
             raise WorkerDied("a simulated worker did not start: " + (" | ".join(self._tail) or "it wrote nothing"))
         return self._url
+
+    def close(self) -> None:
+        """After its end."""
+        assert self.process.stderr is not None
+        self._reader.join()
+        self.process.stderr.close()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
