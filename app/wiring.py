@@ -92,7 +92,6 @@ class GatewayProcess:
     async def _start(self) -> None:
         config = self.config
         data, admin, monitoring = self._bind()
-        store = await self._open_store()
         metrics = Metrics(
             endpoints=[endpoint.path for endpoint in ENDPOINTS],
             workers=lambda: self.router.workers,
@@ -101,6 +100,7 @@ class GatewayProcess:
             clock=monotonic,
             version=__version__,
         )
+        store = await self._open_store(metrics)
         upstream = HttpUpstream(
             connect_timeout_s=config.connect_timeout_secs,
             request_timeout_s=config.request_timeout_secs,
@@ -137,7 +137,7 @@ class GatewayProcess:
             self._stack.callback(listener.release)
         return listeners
 
-    async def _open_store(self) -> RedisStore:
+    async def _open_store(self, metrics: Metrics) -> RedisStore:
         config = self.config
         self._stack.push_async_callback(self._tasks.stop)
         if config.redis_url is not None:
@@ -148,7 +148,13 @@ class GatewayProcess:
             await server.start()
             self._stack.push_async_callback(server.stop)
             url = server.url
-        store = RedisStore(url, start=self._tasks.start, clock=monotonic, rng=self._timing_chance)
+        store = RedisStore(
+            url,
+            start=self._tasks.start,
+            clock=monotonic,
+            rng=self._timing_chance,
+            on_failure=metrics.store_failed,
+        )
         self._stack.push_async_callback(store.close)
         return store
 

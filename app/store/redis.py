@@ -44,19 +44,24 @@ class RedisStore:
         start: StartTask,
         clock: Callable[[], float],
         rng: Rng,
+        on_failure: Callable[[], None] = lambda: None,
         prefix: str = DEFAULT_PREFIX,
         limits: StoreLimits | None = None,
         lease_s: float = LEASE_S,
         removal_s: float = REMOVAL_S,
         load_s: float = LOAD_S,
     ) -> None:
-        """Connects to nothing yet. Raises ValueError for a URL or prefix that cannot be used."""
+        """Connects to nothing yet. Raises ValueError for a URL or prefix that cannot be used.
+
+        on_failure: told of every call that failed or ran out of time.
+        """
         address = Address(url)
         self.shown_url = address.shown
         self.malformed = 0
         self._keys = Keys(prefix)
         self._clock = clock
         self._breaker = Breaker(rng, clock())
+        self._on_failure = on_failure
         self._connections = Connections(address, limits or StoreLimits(), start)
         self._lease_ms = round(lease_s * 1000)
         self._removal_ms = round(removal_s * 1000)
@@ -143,6 +148,7 @@ class RedisStore:
             self._breaker.succeeded(self._clock())
         else:
             self._breaker.failed(str(error), self._clock())
+            self._on_failure()
 
     def _shape(self, reply: Any, members: int) -> list[Any]:
         if not isinstance(reply, list) or len(reply) != members:

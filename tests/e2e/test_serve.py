@@ -162,6 +162,7 @@ def test_a_store_that_hangs_or_dies_changes_nothing_for_clients(
         served.until(lambda status: status["degraded"])
         assert all(ask(served).status_code == 200 for _ in range(5))
         assert "warmset_store_up 0.0" in served.exposition()
+        assert "warmset_store_errors_total 0.0" not in served.exposition()
         with urllib.request.urlopen(served.metrics + "/readyz", timeout=5) as ready:
             assert ready.status == 200
         assert admin(served, "POST", "/workers", {"url": "http://127.0.0.1:9"})[0] == 503

@@ -1,0 +1,42 @@
+"""Laws of the house that no import contract can see."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "app").rglob("*.py"))
+CORE = sorted((ROOT / "app" / "core").rglob("*.py"))
+
+HARD_LIMIT_LINES = 500
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_a_file_can_be_read_in_one_go(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= HARD_LIMIT_LINES
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_every_file_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), "no module docstring"
+
+
+def is_set(node: ast.expr) -> bool:
+    if isinstance(node, ast.Set | ast.SetComp):
+        return True
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
+
+
+@pytest.mark.parametrize("path", CORE, ids=name)
+def test_core_is_the_same_in_every_process(path: Path) -> None:
+    """Builtin hashes and the order of sets differ between processes, so replicas and replays would disagree."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id != "hash", f"line {node.lineno}"
+        if isinstance(node, ast.For | ast.comprehension):
+            assert not is_set(node.iter), f"iterates over a set near {ast.unparse(node.iter)}"
