@@ -25,13 +25,16 @@ from app.api.relay import LAST_EVENTS_MAX, EventStream, usage_of
 from app.api.respond import Receive, Scope, Send, send_refusal
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.exchange import Call, Header, StreamBroken
-from app.core.fleet.reasons import Outcome
+from app.core.fleet.reasons import Outcome, RefusalReason
 from app.core.fleet.record import RequestRecord
 from app.runtime.gateway import Gateway
 from app.runtime.ports import Answer
 from app.runtime.tasks import Tasks
 
 log = logging.getLogger("warmset.api")
+
+SHOWN_MODEL = 100
+"""Characters of an unknown model's name that its refusal repeats."""
 
 
 class Requests(Protocol):
@@ -171,7 +174,10 @@ class _Request:
         headers = to_worker(self._headers, record.request_id)
         opened = await gateway.open(inbound.facts, Call(scope["method"].encode(), target, headers, inbound.body))
         if isinstance(opened, Refuse):
-            await self._refuse(opened.reason, opened.detail)
+            detail = opened.detail
+            if opened.reason is RefusalReason.MODEL_NOT_FOUND:
+                detail = f"asked for: {inbound.facts.model[:SHOWN_MODEL]!r}"
+            await self._refuse(opened.reason, detail)
             return
         record.model = inbound.facts.model
         record.dispatch = opened.dispatch

@@ -43,6 +43,10 @@ def store_url(text: str) -> str:
         raise ValueError("has no socket path")
     if parts.scheme != "unix" and not parts.hostname:
         raise ValueError("has no host")
+    # Here, because it loads the client library, which a configuration without such a URL does not need.
+    from app.store.address import Address
+
+    Address(text)
     return text
 
 

@@ -6,12 +6,12 @@ from urllib.parse import urlsplit
 def parse_worker_url(url: str) -> str:
     """The URL in the one form that is compared and stored. ValueError says which rule it breaks."""
     parts = urlsplit(url.strip())
+    if parts.username is not None or parts.password is not None:  # first, so that no message below quotes a password
+        raise ValueError("a worker URL must not carry a user or password; use worker_api_key")
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"{url!r} must begin with http:// or https://")
     if not parts.hostname:
         raise ValueError(f"{url!r} names no host")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("a worker URL must not carry a user or password; use worker_api_key")
     if parts.query or parts.fragment:
         raise ValueError(f"{url!r} must not have a query or fragment")
     if any(character.isspace() or not character.isprintable() for character in url.strip()):
