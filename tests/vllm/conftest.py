@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,25 +38,21 @@ def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
 
 @pytest.fixture(scope="session")
 def live_workers(say: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory) -> Iterator[workers.Workers]:
-    with _or_give_up():
-        prepared = engine.prepare(engine.cache_folder(), say)
-        say("starting three workers (about a minute)")
-        started = workers.start(prepared, _logs(tmp_path_factory))
-    say("workers are up")
-    yield started
-    workers.stop(started.all)
+    with ExitStack() as stack:
+        with _or_give_up():
+            prepared = engine.prepare(engine.cache_folder(), say)
+            say("starting three workers (about a minute)")
+            started = stack.enter_context(workers.running(prepared, tmp_path_factory.mktemp("workers")))
+        say("workers are up")
+        yield started
 
 
 @pytest.fixture(scope="session")
 def live_gateway(live_workers: workers.Workers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with _or_give_up():
-        started = gateway.start(live_workers, _logs(tmp_path_factory))
-    yield started
-    gateway.stop(started)
-
-
-def _logs(factory: pytest.TempPathFactory) -> Path:
-    return factory.mktemp("vllm")
+    with ExitStack() as stack:
+        with _or_give_up():
+            started = stack.enter_context(gateway.running(live_workers, tmp_path_factory.mktemp("gateway")))
+        yield started
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -13,7 +15,9 @@ START_LIMIT_S = 60.0
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-def start(workers: Workers, folder: Path) -> ServerProcess:
+@contextmanager
+def running(workers: Workers, logs: Path) -> Iterator[ServerProcess]:
+    """Start it, wait until it knows the models, and stop it in the end."""
     port, admin_port, prometheus_port = free_ports(3)
     command = (
         *(sys.executable, "-P", "-m", "app", "serve"),
@@ -23,21 +27,16 @@ def start(workers: Workers, folder: Path) -> ServerProcess:
         "--expose-routing-headers",
     )
     # Settings may also come from variables: those of whoever runs the tests are not meant for this gateway.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("WARMSET_")}
-    environment["PYTHONPATH"] = str(CHECKOUT)
-    gateway = ServerProcess("gateway", port, command, environment, folder)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("WARMSET_")}
+    variables["PYTHONPATH"] = str(CHECKOUT)
+    gateway = ServerProcess("gateway", port, command, variables, logs)
     try:
         gateway.wait_until(is_healthy, START_LIMIT_S)
         gateway.wait_until(_knows_both_models, START_LIMIT_S)
-    except BaseException:
-        stop(gateway)
-        raise
-    return gateway
-
-
-def stop(gateway: ServerProcess) -> None:
-    gateway.begin_stop()
-    gateway.finish_stop()
+        yield gateway
+    finally:
+        gateway.begin_stop()
+        gateway.finish_stop()
 
 
 def _knows_both_models(client: httpx.Client) -> bool:

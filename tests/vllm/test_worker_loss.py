@@ -76,8 +76,8 @@ async def test_killed_worker_takes_only_its_own_requests(live_workers: Workers, 
                 group.create_task(follow(client, stream))
             for stream in streams:
                 await stream.began.wait()
-            doomed.kill()
-            # At once, while the gateway cannot know yet: whoever is sent to the dead worker is sent on to the other.
+            await asyncio.to_thread(doomed.kill)
+            # At once, before a probe can tell the gateway: who is sent to the dead worker is sent on to the other.
             after = [
                 group.create_task(client.post("/v1/chat/completions", json=body(number, SHORT)))
                 for number in range(STREAMS)
@@ -93,20 +93,19 @@ async def test_killed_worker_takes_only_its_own_requests(live_workers: Workers, 
     assert others, "no stream was on the other worker"
 
     async with httpx.AsyncClient(base_url=survivor.url, timeout=60) as direct:
-        for stream in others:
-            assert stream.events[-1] == END
-            assert stream.completion_tokens == LENGTH
-            assert stream.text == await whole_answer(direct, stream.number)
-        for stream in broken:
-            assert END not in stream.events
-            *before, last = stream.events
-            assert json.loads(last)["error"]["code"] == "worker_stream_broken"
-            assert not any("error" in json.loads(event) for event in before)
-            # What arrived until then is valid.
-            assert stream.text != ""
-            assert (await whole_answer(direct, stream.number)).startswith(
-                stream.text.rstrip("\N{REPLACEMENT CHARACTER}")
-            )
+        answers = await asyncio.gather(*(whole_answer(direct, stream.number) for stream in streams))
+    for stream in others:
+        assert stream.events[-1] == END
+        assert stream.completion_tokens == LENGTH
+        assert stream.text == answers[stream.number]
+    for stream in broken:
+        assert END not in stream.events
+        *before, last = stream.events
+        assert json.loads(last)["error"]["code"] == "worker_stream_broken"
+        assert not any("error" in json.loads(event) for event in before)
+        # What arrived until then is valid.
+        assert stream.text != ""
+        assert answers[stream.number].startswith(stream.text.rstrip("\N{REPLACEMENT CHARACTER}"))
 
 
 def test_gateway_serves_on(live_workers: Workers, live_gateway: ServerProcess) -> None:
