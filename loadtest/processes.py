@@ -1,0 +1,175 @@
+"""The processes of a load test: started on a core of their own, metered, and ended; none outlives the test."""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+from urllib.error import URLError
+from urllib.request import urlopen
+
+ROOT = Path(__file__).resolve().parents[1]
+
+READY_S = 30.0
+END_S = 10.0
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+class NotReady(Exception):
+    """A process did not start; the text says what it wrote."""
+
+
+class Cores:
+    """Which core the gateway gets, and which one stub and client share. One core: everything shares it."""
+
+    def __init__(self) -> None:
+        self.all = sorted(os.sched_getaffinity(0))
+        self.is_split = len(self.all) > 1
+        self.gateway = {self.all[0]}
+        self.load = {self.all[1]} if self.is_split else self.gateway
+
+
+class Server:
+    """One server process with its children. `cores`: where it may run."""
+
+    def __init__(self, arguments: Sequence[str], cores: set[int], errors: int | IO[bytes]) -> None:
+        ours = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, cores)  # inherited: so all its threads and children are pinned from the start
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", *arguments],
+                cwd=ROOT,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                preexec_fn=_die_with_parent,
+            )
+        finally:
+            os.sched_setaffinity(0, ours)
+
+    def read_urls(self) -> list[str]:
+        """The JSON line of URLs that our own servers begin with."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise NotReady(f"{' '.join(map(str, self.process.args[2:]))} ended before it listened")  # type: ignore[index]
+        urls: list[str] = json.loads(line)
+        return urls
+
+    def end(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+class GatewayServer(Server):
+    """`warmset serve` in front of `workers`, known to have seen all of them.
+
+    log_level: "info" writes the access log, to /dev/null.
+    """
+
+    def __init__(self, workers: Sequence[str], cores: set[int], *, log_level: str, policy: str | None = None) -> None:
+        port, admin_port, prometheus_port = _free_ports(3)
+        self.url = f"http://127.0.0.1:{port}"
+        self._status_url = f"http://127.0.0.1:{admin_port}/status"
+        self._workers = len(workers)
+        arguments = ["-m", "app", "serve", "--worker-urls", ",".join(workers), "--log-level", log_level]
+        arguments += ["--port", str(port), "--admin-port", str(admin_port), "--prometheus-port", str(prometheus_port)]
+        if policy:
+            arguments += ["--policy", policy]
+        super().__init__(arguments, cores, subprocess.DEVNULL if log_level == "info" else sys.stderr.fileno())
+
+    def wait_ready(self) -> None:
+        give_up_at = time.monotonic() + READY_S
+        while time.monotonic() < give_up_at:
+            if self.process.poll() is not None:
+                raise NotReady(f"the gateway ended with status {self.process.returncode}")
+            if self._healthy() == self._workers:
+                return
+            time.sleep(0.05)
+        raise NotReady(f"the gateway did not see {self._workers} healthy workers in {READY_S:g} s")
+
+    def _healthy(self) -> int:
+        try:
+            with urlopen(self._status_url, timeout=1) as answer:
+                workers = json.load(answer)["workers"]
+        except (URLError, OSError, ValueError):
+            return 0
+        return sum(1 for worker in workers if worker.get("health") == "healthy" and worker.get("models"))
+
+
+def tree(pid: int) -> list[int]:
+    """`pid` and its descendants, the ones that are there now."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                # The command's name may hold anything; what follows its last parenthesis is state and parent.
+                parent = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry))
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found
+
+
+def cpu_s(pids: Sequence[int]) -> float:
+    """User and system seconds of these processes, all their threads, ended ones too.
+
+    Read from each process' CPU clock, which counts nanoseconds: /proc/PID/stat counts ticks of 10 ms, a percent of what
+    a cell uses, and /proc/PID/schedstat leaves out all threads but the first. The clock's number is made as
+    clock_getcpuclockid(3) makes it.
+    """
+    total = 0
+    for pid in pids:
+        try:
+            total += time.clock_gettime_ns((~pid << 3) | 2)
+        except OSError:
+            continue  # it has ended
+    return total / 1e9
+
+
+def rss_mib(pid: int) -> float:
+    """Resident memory of one process, its shared pages included."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without settings of a gateway: what is measured is what the command line says."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WARMSET_")}
+    return kept | {"PYTHONPATH": str(ROOT)}
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now. Taken together, so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
