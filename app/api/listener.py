@@ -59,32 +59,24 @@ class Listener:
     """One address: taken by `bind`, served by `run`. Its requests end before it does.
 
     url: where it listens, once bound, with the port that was given for port 0.
+    is_shared: further processes listen on the same address, and the kernel spreads connections over them.
     """
 
-    def __init__(self, host: str, port: int, *, name: str) -> None:
+    def __init__(self, host: str, port: int, *, name: str, is_shared: bool = False) -> None:
         self.name = name
         self.url = ""
         self._host = host
         self._port = port
+        self._is_shared = is_shared
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
 
     def bind(self) -> None:
         """Take the address. OSError says which one, and why not."""
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((self._host, self._port))
-            listening.listen(BACKLOG)
-        except OSError as error:
-            listening.close()
-            where = f"{self._host}:{self._port} ({self.name} listener)"
-            raise OSError(error.errno, f"cannot listen on {where}: {error.strerror}") from error
-        listening.setblocking(False)
+        listening = _bound(self._host, self._port, self.name, is_shared=self._is_shared)
+        listening.listen(BACKLOG)
         self._socket = listening
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        self.url = f"http://{host}:{listening.getsockname()[1]}"
+        self.url = _url(self._host, listening)
 
     def release(self) -> None:
         """Give the address back, if that has not happened yet."""
@@ -94,6 +86,8 @@ class Listener:
     async def run(self, app: Any) -> None:
         """Serve until told to stop and the requests under way have ended."""
         assert self._socket is not None, "bind first"
+        # It tells of every bad request and of its own coming and going; a client could fill a log with the former.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config = uvicorn.Config(
             app,
             http=EdgeProtocol,
@@ -123,6 +117,44 @@ class Listener:
         await asyncio.wait([serving], timeout=CUT_S)
         server.force_exit = True
         await asyncio.wait([serving], timeout=CUT_S)
+
+
+class Reservation:
+    """An address that serving processes will share: taken from others at once, and held while processes come and go.
+
+    It does not listen, so it gets no connections. url: the address, with the port that was given for port 0.
+    """
+
+    def __init__(self, host: str, port: int, *, name: str) -> None:
+        """OSError says which address cannot be had, and why."""
+        # Sharing is open to any process of this user: one that already listens there must be met as taken.
+        with _bound(host, port, name, is_shared=False) as first:
+            first.listen(1)
+            port = first.getsockname()[1]
+        self._socket = _bound(host, port, name, is_shared=True)
+        self.port = port
+        self.url = _url(host, self._socket)
+
+    def release(self) -> None:
+        self._socket.close()
+
+
+def _bound(host: str, port: int, name: str, *, is_shared: bool) -> socket.socket:
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    bound.setblocking(False)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if is_shared:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port} ({name} listener): {error.strerror}") from error
+    return bound
+
+
+def _url(host: str, bound: socket.socket) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 
 
 class _Server(uvicorn.Server):

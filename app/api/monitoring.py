@@ -1,7 +1,7 @@
 """The metrics listener's application: /metrics, /livez and /readyz. Pure ASGI, open, reads only."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
 
@@ -11,7 +11,7 @@ from app.api.respond import Receive, Scope, Send, send_json, send_refusal
 
 log = logging.getLogger("warmset.monitoring")
 
-Exposition = Callable[[str], tuple[bytes, str]]
+Exposition = Callable[[str], Awaitable[tuple[bytes, str]]]
 """An Accept header -> the metrics and their content type."""
 
 
@@ -44,7 +44,7 @@ class Monitoring:
     async def _metrics(self, scope: Scope, send: Send) -> None:
         accept = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
         try:
-            body, content_type = self._exposition(accept)
+            body, content_type = await self._exposition(accept)
         except Exception:
             # A gauge that cannot be read must not end in an answer without a body.
             log.exception("metrics could not be collected")

@@ -1,7 +1,6 @@
 """Runs a gateway process under signals; what `serve` and `up` share."""
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -11,39 +10,37 @@ import uvloop
 
 from app.config.schema import Config
 from app.store.embedded import EmbeddedServerError
-from app.wiring import GatewayProcess
+from app.telemetry.logs import set_up_logging
+from app.wiring.control import ControlProcess
 
 log = logging.getLogger("warmset")
 
-WhenUp = Callable[[GatewayProcess], Awaitable[None]]
+WhenUp = Callable[[ControlProcess], Awaitable[None]]
 
 
-def run_gateway(config: Config, when_up: WhenUp | None = None) -> int:
+def run_gateway(config: Config, log_level: str, *, is_readable: bool = False, when_up: WhenUp | None = None) -> int:
     """Serve until a signal; the exit status. `when_up` runs once the listeners are there."""
+    set_up_logging(log_level, readable=is_readable)
     try:
-        return uvloop.run(_run(config, when_up))
+        return uvloop.run(_run(ControlProcess(config, log_level, is_readable=is_readable), when_up))
     except KeyboardInterrupt:
         return 130  # before our handlers were in place
 
 
-async def _run(config: Config, when_up: WhenUp | None) -> int:
+async def _run(gateway: ControlProcess, when_up: WhenUp | None) -> int:
     told = _signals()
-    gateway = GatewayProcess(config)
     try:
         await gateway.start()
     except (OSError, EmbeddedServerError) as error:
         print(f"warmset: {error}", file=sys.stderr)
         return 1
     log.info("listening", extra=gateway.addresses)
-    # What start-up built stays; leaving it out keeps each collection short.
-    gc.collect()
-    gc.freeze()
     if when_up is not None:
         announcing = asyncio.ensure_future(when_up(gateway))  # noqa: TID251 - awaited or cancelled below
         await asyncio.wait([announcing, told[0]], return_when=asyncio.FIRST_COMPLETED)
         announcing.cancel()
     await told[0]
-    log.info("shutting down", extra={"open_requests": gateway.router.open_requests})
+    log.info("shutting down", extra={"open_requests": gateway.open_requests})
     await gateway.stop(cut_now=told[1])
     return 0
 

@@ -30,7 +30,6 @@ def run(args: argparse.Namespace) -> int:
     from app.config.errors import ConfigError
     from app.config.load import load
     from app.config.show import render
-    from app.telemetry.logs import set_up_logging
 
     try:
         config = load(args, os.environ)
@@ -40,5 +39,4 @@ def run(args: argparse.Namespace) -> int:
     if args.print_config:
         sys.stdout.write(render(config))
         return 0
-    set_up_logging(config.log_level)
-    return run_gateway(config)
+    return run_gateway(config, config.log_level)

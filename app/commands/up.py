@@ -17,7 +17,7 @@ from app.config import flags
 from app.sim.worker.options import PROFILE_NAMES
 
 if TYPE_CHECKING:
-    from app.wiring import GatewayProcess
+    from app.wiring.control import ControlProcess
 
 CHAT, EMBED = "sim-chat", "sim-embed"
 
@@ -46,7 +46,6 @@ def run(args: argparse.Namespace) -> int:
     from app.config.load import load
     from app.config.show import render
     from app.sim.worker.options import WorkerOptions
-    from app.telemetry.logs import set_up_logging
 
     try:
         config = load(args, os.environ)
@@ -58,37 +57,38 @@ def run(args: argparse.Namespace) -> int:
         return 0
     # Its own words are on standard output; the log is for what goes wrong, unless it is asked for.
     level = config.log_level if "log_level" in config.model_fields_set else "warning"
-    set_up_logging(level, readable=sys.stderr.isatty())
+    is_readable = sys.stderr.isatty()
     if config.worker_urls:
-        return run_gateway(config, _announce)
+        return run_gateway(config, level, is_readable=is_readable, when_up=_announce)
     chat = WorkerOptions(port=0, served_model_names=(CHAT,), model_profile=args.model_profile, speed=args.speed)
     embed = WorkerOptions(port=0, served_model_names=(EMBED,), task="embed", speed=args.speed)
     try:
         with SimulatedFleet([*[chat] * args.workers, embed]) as fleet:
-            return run_gateway(config.model_copy(update={"worker_urls": fleet.urls}), _announce)
+            simulated = config.model_copy(update={"worker_urls": fleet.urls})
+            return run_gateway(simulated, level, is_readable=is_readable, when_up=_announce)
     except WorkerDied as error:
         print(f"warmset up: {error}", file=sys.stderr)
         return 1
 
 
-async def _announce(gateway: "GatewayProcess") -> None:
+async def _announce(gateway: "ControlProcess") -> None:
     """Say where everything is, once the workers have been seen."""
     import asyncio
 
     waited_s = 0.0
-    while gateway.readiness.problem() is not None and waited_s < READY_S:
+    while gateway.not_ready() is not None and waited_s < READY_S:
         await asyncio.sleep(POLL_S)
         waited_s += POLL_S
     print(_words(gateway), flush=True)
 
 
-def _words(gateway: "GatewayProcess") -> str:
+def _words(gateway: "ControlProcess") -> str:
     addresses = gateway.addresses
     models = sorted(gateway.router.pools)
     workers = gateway.router.workers
     model = CHAT if CHAT in models or not models else models[0]
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Say hello"}}], "max_tokens": 32}}'
-    problem = gateway.readiness.problem()
+    problem = gateway.not_ready()
     key = " -H 'authorization: Bearer YOUR_KEY'" if gateway.config.api_key else ""
     return f"""\
 warmset {__version__} is {"up" if problem is None else f"up, but not ready: {problem}"}

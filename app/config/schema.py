@@ -197,6 +197,11 @@ class Config(BaseModel):
         Offer(HEALTH, ("--load-monitor-interval",)),
     ] = 1.0
 
+    processes: Annotated[
+        Count | None,
+        Field(description="serving processes that share the port; without it, one per core that this one may use"),
+        Offer(PROCESS, (), "N"),
+    ] = None
     shutdown_grace_period_secs: Annotated[
         float,
         Field(ge=0, allow_inf_nan=False, description="time that running requests get to end after SIGTERM"),

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from app.core.fleet.address import parse_worker_url, worker_id
 from app.core.fleet.errors import StoreUnavailable
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
+from app.core.router import Router
 from app.core.routing.pool import WorkerState
-from app.runtime.gateway import Gateway
 from app.runtime.ports import Monitors, Store
 
 log = logging.getLogger("warmset.fleet")
@@ -28,19 +28,25 @@ Removal = Literal["removed", "unknown", "other_incarnation"]
 
 
 class Fleet:
-    """The registered workers of this process. `new_incarnation` gives a fresh unique text."""
+    """The registered workers.
+
+    router: what is known of each. in_flight: requests of this gateway on a worker. new_incarnation: a fresh unique
+    text. process: a name of this gateway.
+    """
 
     def __init__(
         self,
-        gateway: Gateway,
+        router: Router,
         store: Store,
         monitors: Monitors,
         *,
         process: str,
+        in_flight: Callable[[str], int],
         clock: Callable[[], float],
         new_incarnation: Callable[[], str],
     ) -> None:
-        self._gateway = gateway
+        self._router = router
+        self._in_flight = in_flight
         self._store = store
         self._monitors = monitors
         self._process = process
@@ -127,10 +133,10 @@ class Fleet:
                 self._drop(registration.id)
 
     def _own_load(self) -> ProcessLoad:
-        workers = self._gateway.router.workers
+        workers = self._router.workers
         return ProcessLoad(
             process=self._process,
-            in_flight={name: state.in_flight for name, state in workers.items()},
+            in_flight={name: self._in_flight(name) for name in workers},
             samples={name: state.sample for name, state in workers.items() if state.sample is not None},
         )
 
@@ -139,7 +145,7 @@ class Fleet:
 
     def _live_incarnation(self, worker: str) -> str:
         """The incarnation that monitoring gave it, which tells restarts of the engine apart too."""
-        state = self._gateway.router.workers.get(worker)
+        state = self._router.workers.get(worker)
         return state.worker.incarnation if state is not None else ""
 
     def _adopt(self, registration: Registration) -> None:
@@ -157,7 +163,7 @@ class Fleet:
         log.info("worker deregistered", extra={"worker": worker})
 
     def _describe(self, registration: Registration) -> dict[str, Any]:
-        state = self._gateway.router.workers.get(registration.id)
+        state = self._router.workers.get(registration.id)
         description: dict[str, Any] = {
             "id": registration.id,
             "url": registration.url,
@@ -181,6 +187,6 @@ class Fleet:
             "health": state.health.state.value,
             "models": list(state.worker.models),
             "version": state.worker.version or None,
-            "in_flight": state.in_flight,
+            "in_flight": self._in_flight(state.worker.id),
             "load": load,
         }

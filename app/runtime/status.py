@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from app.core.router import Router
 from app.runtime.fleet import Fleet
-from app.runtime.readiness import Readiness
+from app.runtime.processes import Processes
 
 
 class StoreState(Protocol):
@@ -31,35 +31,48 @@ class Status:
         self,
         router: Router,
         fleet: Fleet,
-        readiness: Readiness,
+        not_ready: Callable[[], str | None],
         store: StoreState,
+        processes: Processes,
         *,
         version: str,
-        process: str,
+        gateway: str,
         clock: Callable[[], float],
     ) -> None:
         self._router = router
         self._fleet = fleet
-        self._readiness = readiness
+        self._not_ready = not_ready
         self._store = store
+        self._processes = processes
         self._version = version
-        self._process = process
+        self._gateway = gateway
         self._clock = clock
         self._started_at = clock()
 
     def __call__(self) -> dict[str, Any]:
-        problem = self._readiness.problem()
+        problem = self._not_ready()
         store = self._store
         now = self._clock()
         return {
             "version": self._version,
-            "process": self._process,
+            "gateway": self._gateway,
             "uptime_s": round(now - self._started_at, 3),
             "ready": problem is None,
             "not_ready_because": problem,
             "degraded": store.state == "down",
             "policy": self._router.policy.name,
-            "open_requests": self._router.open_requests,
+            "open_requests": self._processes.open_requests,
+            "processes": [
+                {
+                    "pid": slot.pid,
+                    "ready": slot.is_ready,
+                    "uptime_s": round(now - slot.started_at, 3),
+                    "silent_s": round(now - slot.heard_at, 3),
+                    "restarts": max(0, slot.restarts),
+                    "open_requests": slot.open_requests,
+                }
+                for slot in self._processes.slots
+            ],
             "store": {
                 "url": store.shown_url,
                 "state": store.state,
@@ -75,7 +88,7 @@ class Status:
                 for model, pool in sorted(self._router.pools.items())
             },
             "workers": self._fleet.describe(),
-            "other_processes": [
-                {"process": load.process, "in_flight": load.in_flight} for load in self._fleet.other_loads
+            "other_gateways": [
+                {"gateway": load.process, "in_flight": load.in_flight} for load in self._fleet.other_loads
             ],
         }

@@ -4,20 +4,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
-from prometheus_client.exposition import choose_encoder
 
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.reasons import Failure, Outcome
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.request import RequestFacts
 from app.core.routing.pool import WorkerState
+from app.telemetry.exposition import encode
 from app.telemetry.instruments import Counter, Gauge, Histogram, Instrument, Labels
 from app.telemetry.requests import GAP_BOUNDS_S, STREAM_BROKEN, RequestMetrics
 from app.telemetry.workers import WorkerMetrics
 
 LAG_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2.5, 5)
 
-OPENMETRICS = "application/openmetrics-text"
 
 STORE_UP = {"up": 1.0, "down": 0.0}
 
@@ -28,6 +27,7 @@ class Metrics:
     endpoints: the served paths, the values of the label `endpoint`.
     workers, in_flight: the live router's workers, and its number of open requests.
     store_state: "up", "down" or "unknown". clock: monotonic seconds. version: of this package.
+    further: instruments that only this process has.
     """
 
     gap_bounds_s: Sequence[float] = GAP_BOUNDS_S
@@ -41,6 +41,7 @@ class Metrics:
         store_state: Callable[[], str],
         clock: Callable[[], float],
         version: str,
+        further: Iterable[Instrument] = (),
     ) -> None:
         self._requests = RequestMetrics(endpoints, in_flight)
         self._workers = WorkerMetrics(workers, clock)
@@ -64,6 +65,7 @@ class Metrics:
             self._store_errors,
             self._lag,
             Gauge("build_info", "Always 1; the version is its label.", ("version",), lambda: [((version,), 1.0)]),
+            *further,
         )
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -104,6 +106,4 @@ class Metrics:
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """The exposition in the format that an Accept header asks for, and its content type."""
-        # Not given the client's own text: it fails on a version that is no number, and repeats it in the answer.
-        encode, content_type = choose_encoder(OPENMETRICS if OPENMETRICS in accept else "")
-        return encode(self.registry), content_type
+        return encode(self.registry, accept)

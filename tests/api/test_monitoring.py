@@ -8,7 +8,7 @@ import pytest
 from app.api.monitoring import Monitoring
 
 
-def exposition(accept: str) -> tuple[bytes, str]:
+async def exposition(accept: str) -> tuple[bytes, str]:
     return f"accept={accept}\n".encode(), "text/plain; version=0.0.4"
 
 
@@ -27,7 +27,7 @@ async def test_metrics_in_the_format_that_is_asked_for() -> None:
 
 
 async def test_metrics_that_fail_are_an_answer_and_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(accept: str) -> tuple[bytes, str]:
+    async def broken(accept: str) -> tuple[bytes, str]:
         raise KeyError("gone")
 
     async with client(exposition=broken) as http:

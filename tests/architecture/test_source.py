@@ -1,6 +1,7 @@
 """Laws of the house that no import contract can see."""
 
 import ast
+import logging
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,15 @@ def test_core_is_the_same_in_every_process(path: Path) -> None:
             assert node.func.id != "hash", f"line {node.lineno}"
         if isinstance(node, ast.For | ast.comprehension):
             assert not is_set(node.iter), f"iterates over a set near {ast.unparse(node.iter)}"
+
+
+RESERVED = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_log_fields_are_not_the_records_own(path: Path) -> None:
+    """logging raises KeyError for them, which ended a supervisor in the very moment that it was needed."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.keyword) and node.arg == "extra" and isinstance(node.value, ast.Dict):
+            fields = {key.value for key in node.value.keys if isinstance(key, ast.Constant)}
+            assert not fields & RESERVED, f"line {node.value.lineno}"

@@ -123,7 +123,7 @@ def test_workers_come_and_go_through_the_admin_api_for_all_replicas(
     for replica in (one, two):
         replica.until(healthy(1))
         assert ask(replica).status_code == 200
-    assert len(two.until(lambda status: status["other_processes"])) == 1
+    assert len(two.until(lambda status: status["other_gateways"])) == 1
     assert admin(two, "DELETE", f"/workers/{added['id']}")[0] == 200
     for replica in (one, two):
         replica.until(lambda status: not status["workers"])

@@ -7,14 +7,10 @@ from itertools import count
 import pytest
 
 from app.core.fleet.errors import StoreUnavailable
-from app.core.fleet.exchange import Call
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
-from app.core.fleet.worker import Worker
 from app.core.router import Router
 from app.core.routing.policies import make_policy
 from app.runtime.fleet import ABSENCE_S, Fleet
-from app.runtime.gateway import Gateway
-from app.runtime.ports import Answer
 
 A, B = "http://a:1", "http://b:1"
 
@@ -71,17 +67,6 @@ class FakeMonitors:
         del self.watched[worker_id]
 
 
-class NoUpstream:
-    async def send(self, worker: Worker, call: Call) -> Answer:
-        raise AssertionError("not asked for here")
-
-
-class Silent:
-    def decided(self, *_: object) -> None: ...
-    def upstream_failed(self, *_: object) -> None: ...
-    def request_finished(self, *_: object) -> None: ...
-
-
 class Replica:
     """One process's fleet, on a clock that the test turns."""
 
@@ -89,12 +74,12 @@ class Replica:
         self.now = 0.0
         self.monitors = FakeMonitors()
         numbers = count(1)
-        gateway = Gateway(Router(make_policy("random"), random.Random(0)), NoUpstream(), Silent(), lambda: self.now)
         self.fleet = Fleet(
-            gateway,
+            Router(make_policy("random"), random.Random(0)),
             store,
             self.monitors,
             process=name,
+            in_flight=lambda worker: 0,
             clock=lambda: self.now,
             new_incarnation=lambda: f"{name}-{next(numbers)}",
         )

@@ -1,0 +1,83 @@
+"""Events <-> plain records, so that they can be sent to another process or written down. Pure.
+
+A record is a dict of JSON values whose "event" names its type. Times are monotonic seconds of the machine.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.core.fleet.events import HealthReported, LoadSampled, WorkerGone, WorkerSeen
+from app.core.fleet.load import LoadSample
+from app.core.fleet.worker import Worker
+
+Record = Mapping[str, Any]
+
+FleetEvent = WorkerSeen | WorkerGone | HealthReported | LoadSampled
+
+
+def to_record(event: FleetEvent) -> dict[str, Any]:
+    """The record of an event about a worker."""
+    if isinstance(event, WorkerSeen):
+        worker = event.worker
+        return {
+            "event": "worker_seen",
+            "id": worker.id,
+            "url": worker.url,
+            "incarnation": worker.incarnation,
+            "models": {model: entry.decode() for model, entry in worker.models.items()},
+            "version": worker.version,
+        }
+    if isinstance(event, WorkerGone):
+        return {"event": "worker_gone", "id": event.worker_id, "incarnation": event.incarnation}
+    if isinstance(event, HealthReported):
+        return {
+            "event": "health_reported",
+            "id": event.worker_id,
+            "incarnation": event.incarnation,
+            "healthy": event.healthy,
+            "reachable": event.reachable,
+        }
+    sample = event.sample
+    return {
+        "event": "load_sampled",
+        "id": event.worker_id,
+        "incarnation": event.incarnation,
+        "taken_at": sample.taken_at,
+        "running": sample.running,
+        "waiting": sample.waiting,
+        "own_in_flight": sample.own_in_flight,
+        "kv_usage": sample.kv_usage,
+    }
+
+
+def to_event(record: Record) -> FleetEvent:
+    """The event of a record; KeyError when it is not one."""
+    return _READERS[record["event"]](record)
+
+
+def _worker_seen(record: Record) -> WorkerSeen:
+    models = {model: entry.encode() for model, entry in record["models"].items()}
+    return WorkerSeen(Worker(record["id"], record["url"], record["incarnation"], models, record["version"]))
+
+
+def _worker_gone(record: Record) -> WorkerGone:
+    return WorkerGone(record["id"], record["incarnation"])
+
+
+def _health_reported(record: Record) -> HealthReported:
+    return HealthReported(record["id"], record["incarnation"], record["healthy"], record["reachable"])
+
+
+def _load_sampled(record: Record) -> LoadSampled:
+    sample = LoadSample(
+        record["taken_at"], record["running"], record["waiting"], record["own_in_flight"], record["kv_usage"]
+    )
+    return LoadSampled(record["id"], record["incarnation"], sample)
+
+
+_READERS: dict[str, Callable[[Record], FleetEvent]] = {
+    "worker_seen": _worker_seen,
+    "worker_gone": _worker_gone,
+    "health_reported": _health_reported,
+    "load_sampled": _load_sampled,
+}

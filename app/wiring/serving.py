@@ -1,0 +1,95 @@
+"""Builds and runs one serving process."""
+
+import asyncio
+import secrets
+import socket
+from contextlib import AsyncExitStack
+
+from app import __version__
+from app.api.auth import Keys
+from app.api.data import DataPlane
+from app.api.endpoints import ENDPOINTS
+from app.api.listener import Listener
+from app.api.proxy import Proxy, ProxyOptions
+from app.config.schema import Config
+from app.core.overload.health import HealthThresholds
+from app.core.router import Router
+from app.core.routing.policies import make_policy
+from app.runtime.channel import Channel, Message
+from app.runtime.clock import monotonic
+from app.runtime.gateway import Gateway
+from app.runtime.readiness import Readiness
+from app.runtime.serving import REPORT_S, Serving
+from app.runtime.tasks import Tasks
+from app.signals.control import tls_context
+from app.telemetry.access import EndedRequests
+from app.telemetry.lag import start_lag_meter
+from app.telemetry.merge import snapshot
+from app.telemetry.metrics import Metrics
+from app.upstream.client import HttpUpstream
+from app.wiring.chance import streams_of_chance
+
+
+async def serve(config: Config, number: int, port: int, end: socket.socket) -> None:
+    """Serve `port` until the control process at the other `end` of the channel says stop, or is gone."""
+    async with AsyncExitStack() as stack:
+        tasks = Tasks()
+        stack.push_async_callback(tasks.stop)
+        decisions, _ = streams_of_chance(config.seed, f"serving {number}")
+        router = Router(make_policy(config.policy), decisions, thresholds(config))
+        metrics = Metrics(
+            endpoints=[endpoint.path for endpoint in ENDPOINTS],
+            workers=lambda: router.workers,
+            in_flight=lambda: router.open_requests,
+            store_state=lambda: "unknown",
+            clock=monotonic,
+            version=__version__,
+        )
+        upstream = HttpUpstream(
+            connect_timeout_s=config.connect_timeout_secs,
+            request_timeout_s=config.request_timeout_secs,
+            credential=config.worker_api_key.get_secret_value() if config.worker_api_key else None,
+            tls=tls_context(),
+        )
+        stack.callback(upstream.close)
+        gateway = Gateway(router, upstream, metrics, monotonic)
+        readiness = Readiness(router)
+
+        channel: Channel
+        serving = Serving(gateway, lambda message: channel.send(message), lambda: snapshot(metrics.registry))
+        channel = Channel(serving.take, serving.lost)
+        await channel.open(end)
+        stack.callback(channel.close)
+
+        listener = Listener(config.host, port, name="data", is_shared=True)
+        listener.bind()
+        running = tasks.start(listener.run(_data_plane(config, gateway, readiness, metrics, tasks)), "data listener")
+        tasks.every(REPORT_S, serving.report, "report")
+        start_lag_meter(tasks.start, metrics.loop_lagged, clock=monotonic)
+        channel.send(_ready())
+        await asyncio.wait([serving.stop, running], return_when=asyncio.FIRST_COMPLETED)
+        readiness.is_shutting_down = True
+        await listener.stop(running, config.shutdown_grace_period_secs, serving.cut)
+        channel.send({"kind": "snapshot", "number": 0, "families": snapshot(metrics.registry)})
+        await channel.flushed()
+
+
+def thresholds(config: Config) -> HealthThresholds:
+    return HealthThresholds(config.health_failure_threshold, config.health_success_threshold)
+
+
+def _data_plane(config: Config, gateway: Gateway, readiness: Readiness, metrics: Metrics, tasks: Tasks) -> DataPlane:
+    proxy = Proxy(
+        gateway,
+        Keys(key.get_secret_value() for key in config.api_key),
+        ProxyOptions(config.max_body_bytes, config.model_alias, config.expose_routing_headers),
+        EndedRequests(metrics),
+        tasks,
+        monotonic,
+        new_id=lambda: secrets.token_hex(16),
+    )
+    return DataPlane(proxy, gateway.router, config.model_alias, readiness.problem)
+
+
+def _ready() -> Message:
+    return {"kind": "ready"}
