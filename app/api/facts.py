@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import orjson
-
+from app.api.body import BodyLimits, InvalidBody, parse_body
 from app.api.errors import EdgeReason
 from app.api.splice import replace_member
 from app.core.fleet.exchange import Header
@@ -22,25 +21,32 @@ class Inbound(NamedTuple):
 
 
 class Rejected(NamedTuple):
+    """`param`: the member of the body that is at fault, when it is one."""
+
     reason: EdgeReason
     detail: str = ""
+    param: str | None = None
 
 
 def read_request(
-    body: bytes, headers: Sequence[Header], *, endpoint: str, request_id: str, aliases: Mapping[str, str]
+    body: bytes,
+    headers: Sequence[Header],
+    *,
+    endpoint: str,
+    request_id: str,
+    aliases: Mapping[str, str],
+    limits: BodyLimits,
 ) -> Inbound | Rejected:
     """Take facts from a JSON body. With an alias for its model, that one value is replaced in the bytes."""
     try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        return Rejected(EdgeReason.INVALID_BODY, f"not JSON: {error.msg} at byte {error.pos}")
-    if not isinstance(document, dict):
-        return Rejected(EdgeReason.INVALID_BODY, "the body must be a JSON object")
+        document = parse_body(body, limits)
+    except InvalidBody as error:
+        return Rejected(EdgeReason.INVALID_BODY, str(error), error.param)
     model = document.get("model")
     if model is None or model == "":
         return Rejected(EdgeReason.MODEL_MISSING)
     if not isinstance(model, str):
-        return Rejected(EdgeReason.INVALID_BODY, "'model' must be a string")
+        return Rejected(EdgeReason.INVALID_BODY, "'model' must be a string", "model")
     target = aliases.get(model)
     if target is not None:
         body = replace_member(body, "model", target)

@@ -33,9 +33,12 @@ ANTHROPIC_TYPES = {
 }
 
 
-def error_body(family: Family, reason: Reason, detail: str = "") -> bytes:
-    """The JSON body of a refusal. `detail` is added to the message; it is text of ours, never of a prompt."""
-    return orjson.dumps(_error(family, reason, detail))
+def error_body(family: Family, reason: Reason, detail: str = "", param: str | None = None) -> bytes:
+    """The JSON body of a refusal. `detail` is added to the message; it is text of ours, never of a prompt.
+
+    param: the member of the body that is at fault, where the reason itself does not name one.
+    """
+    return orjson.dumps(_error(family, reason, detail, param))
 
 
 def error_event(family: Family, reason: Reason, detail: str, *, first_event: bytes, last_events: bytes) -> bytes:
@@ -53,12 +56,12 @@ def error_event(family: Family, reason: Reason, detail: str, *, first_event: byt
     return b"data: " + body + b"\n\n"
 
 
-def _error(family: Family, reason: Reason, detail: str) -> dict[str, Any]:
+def _error(family: Family, reason: Reason, detail: str, param: str | None = None) -> dict[str, Any]:
     shape = SHAPES[reason]
     message = f"{shape.message} ({detail})" if detail else shape.message
     if family is Family.ANTHROPIC:
         return {"type": "error", "error": {"type": ANTHROPIC_TYPES[shape.status], "message": message}}
-    return {"error": {"message": message, "type": shape.type, "param": shape.param, "code": shape.code}}
+    return {"error": {"message": message, "type": shape.type, "param": param or shape.param, "code": shape.code}}
 
 
 def _response_failed(reason: Reason, detail: str, first_event: bytes, last_events: bytes) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.api.auth import Keys
+from app.api.body import DEFAULT_LIMITS, BodyLimits
 from app.api.endpoints import ProxyEndpoint
 from app.api.errors import EdgeReason, Reason
 from app.api.facts import Inbound, Rejected, read_request
@@ -52,6 +53,7 @@ class ProxyOptions:
     max_body_bytes: int
     aliases: Mapping[str, str]
     expose_routing_headers: bool
+    body_limits: BodyLimits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +162,10 @@ class _Request:
             endpoint=record.endpoint,
             request_id=record.request_id,
             aliases=self._proxy.options.aliases,
+            limits=self._proxy.options.body_limits,
         )
         if isinstance(inbound, Rejected):
-            await self._refuse(inbound.reason, inbound.detail)
+            await self._refuse(inbound.reason, inbound.detail, inbound.param)
             return
         await self._dispatch(inbound)
 
@@ -240,12 +243,14 @@ class _Request:
             self._account(last)
         self._watch.stop()
 
-    async def _refuse(self, reason: Reason, detail: str = "", *, is_body_unread: bool = False) -> None:
+    async def _refuse(
+        self, reason: Reason, detail: str = "", param: str | None = None, *, is_body_unread: bool = False
+    ) -> None:
         headers = [(b"x-request-id", self._record.request_id.encode("ascii"))]
         if is_body_unread:
             headers.append((b"connection", b"close"))
         self._record.refusal = reason.value
-        self._record.status = await send_refusal(self._send, self._family, reason, detail, headers)
+        self._record.status = await send_refusal(self._send, self._family, reason, detail, headers, param)
         self._watch.stop()
 
     def _account(self, tail: bytes) -> None:

@@ -20,7 +20,12 @@ async def send_json(send: Send, status: int, body: bytes, headers: Sequence[Head
 
 
 async def send_refusal(
-    send: Send, family: Family, reason: Reason, detail: str = "", headers: Sequence[Header] = ()
+    send: Send,
+    family: Family,
+    reason: Reason,
+    detail: str = "",
+    headers: Sequence[Header] = (),
+    param: str | None = None,
 ) -> int:
     """Answer with the shape of `reason`; returns the status."""
     shape = SHAPES[reason]
@@ -29,5 +34,5 @@ async def send_refusal(
         extra.append((b"retry-after", b"%d" % shape.retry_after_s))
     if shape.status == 401:
         extra.append((b"www-authenticate", b"Bearer"))
-    await send_json(send, shape.status, error_body(family, reason, detail), extra)
+    await send_json(send, shape.status, error_body(family, reason, detail, param), extra)
     return shape.status

@@ -4,7 +4,8 @@ import re
 
 import orjson
 
-TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
+TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
+"""A string, or a mark of structure. Written so that a long string costs no step of the matcher per character."""
 
 
 def replace_member(body: bytes, member: str, value: str) -> bytes:

@@ -149,6 +149,10 @@ class Config(BaseModel):
     max_body_bytes: Annotated[
         Count, Field(description="largest request body; more is answered with 413"), Offer(DATA)
     ] = 33_554_432
+    max_batch_inputs: Annotated[
+        Count, Field(description="entries of one batch of inputs, prompts or documents"), Offer(DATA)
+    ] = 2048
+    max_n: Annotated[Count, Field(description="answers to one prompt (the request's `n`)"), Offer(DATA)] = 16
 
     admin_host: Annotated[
         Host, Field(description="address of the admin API; one that others can reach needs admin_api_key"), Offer(ADMIN)

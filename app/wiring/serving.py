@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 from app import __version__
 from app.api.auth import Keys
+from app.api.body import BodyLimits
 from app.api.data import DataPlane
 from app.api.endpoints import ENDPOINTS
 from app.api.listener import Listener
@@ -82,7 +83,12 @@ def _data_plane(config: Config, gateway: Gateway, readiness: Readiness, metrics:
     proxy = Proxy(
         gateway,
         Keys(key.get_secret_value() for key in config.api_key),
-        ProxyOptions(config.max_body_bytes, config.model_alias, config.expose_routing_headers),
+        ProxyOptions(
+            config.max_body_bytes,
+            config.model_alias,
+            config.expose_routing_headers,
+            BodyLimits(max_inputs=config.max_batch_inputs, max_n=config.max_n),
+        ),
         EndedRequests(metrics),
         tasks,
         monotonic,

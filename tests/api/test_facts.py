@@ -2,13 +2,16 @@
 
 import pytest
 
+from app.api.body import BodyLimits
 from app.api.facts import Inbound, Rejected, read_request
 
 SESSION = (b"x-session-id", b"s")
 
 
 def read(body: bytes, *headers: tuple[bytes, bytes], aliases: dict[str, str] | None = None) -> Inbound | Rejected:
-    return read_request(body, headers, endpoint="/v1/completions", request_id="r", aliases=aliases or {})
+    return read_request(
+        body, headers, endpoint="/v1/completions", request_id="r", aliases=aliases or {}, limits=BodyLimits()
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,103 @@
+"""One meaning, or none."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.api.body import MAX_KEYS, BodyLimits, InvalidBody, parse_body
+
+LIMITS = BodyLimits(max_inputs=4, max_n=3, max_string_chars=50)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"a","model":"b"}',
+        b'{"model":"a","mod\\u0065l":"b"}',
+        b'{"a":{"b":1,"b":1}}',
+        b'{"a":NaN}',
+        b'{"a":Infinity}',
+        b'{"a":-Infinity}',
+        b'{"a":1e999}',
+        b'{"a":"\\ud800"}',
+        b'{"a":"\\udc00\\ud800"}',
+        b'{"a":"\xed\xa0\x80"}',
+        b'{"a":"\xff"}',
+        b'\xef\xbb\xbf{"a":1}',
+        '{"a":1}'.encode("utf-16"),
+        '{"a":1}'.encode("utf-16-le"),
+        '{"a":1}'.encode("utf-32"),
+        b"{'a':1}",
+        b'{"a":1,}',
+        b'{"a":01}',
+        b'{"a":1}{"b":2}',
+        b'{"a":1}\x00',
+        b'{"a":"\x01"}',
+        b"{" * 20_000,
+        b'{"a":' + b"[" * 300 + b"]" * 300 + b"}",
+        b'{"a":' + b"[" * 100_000,
+        b"null",
+        b"",
+        b'"{}"',
+    ],
+)
+def test_what_parsers_read_differently_or_not_at_all(body: bytes) -> None:
+    with pytest.raises(InvalidBody) as refused:
+        parse_body(body, LIMITS)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":12345678901234567890123456789,"b":9007199254740993}',
+        b' {\n"b" : 1 , "a" : [ ] }\t',
+        b'{"a":"\\u0000\\ud83d\\ude00\xf0\x9f\x98\x80"}',
+        b'{"a":1e308,"b":-0.0,"c":1E5}',
+        b'{"":1}',
+        b'{"a":{"x":1},"b":{"x":1}}',
+        b'{"a":' + b"[" * 100 + b"]" * 100 + b"}",
+    ],
+)
+def test_what_all_read_alike(body: bytes) -> None:
+    assert set(parse_body(body, LIMITS)) == set(json.loads(body))
+
+
+@pytest.mark.parametrize(
+    ("document", "param"),
+    [
+        ({"n": 4}, "n"),
+        ({"n": 10**30}, "n"),
+        ({"input": ["x"] * 5}, "input"),
+        ({"prompt": [[1], [2], [3], [4], [5]]}, "prompt"),
+        ({"documents": [{}] * 5}, "documents"),
+        ({"prompt": "x" * 51}, "prompt"),
+        ({str(number): 1 for number in range(MAX_KEYS + 1)}, None),
+    ],
+)
+def test_limits(document: dict[str, object], param: str | None) -> None:
+    with pytest.raises(InvalidBody) as refused:
+        parse_body(json.dumps(document).encode(), LIMITS)
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize("document", [{"n": 3}, {"input": ["x"] * 4}, {"prompt": list(range(1000))}, {"n": True}])
+def test_within_limits(document: dict[str, object]) -> None:
+    assert parse_body(json.dumps(document).encode(), LIMITS) == document
+
+
+KEYS = st.sampled_from(["model", "stream", "a", "b", "\u00e9"])
+
+
+@given(st.lists(st.tuples(KEYS, st.integers()), max_size=6), st.booleans())
+def test_a_repeated_key_is_always_found(items: list[tuple[str, int]], is_ascii: bool) -> None:
+    members = ",".join(f"{json.dumps(key, ensure_ascii=is_ascii)}:{value}" for key, value in items)
+    body = ("{" + members + "}").encode()
+    keys = [key for key, _ in items]
+    if len(set(keys)) == len(keys):
+        assert parse_body(body, BodyLimits()) == dict(items)
+    else:
+        with pytest.raises(InvalidBody, match="twice"):
+            parse_body(body, BodyLimits())
