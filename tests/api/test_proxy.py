@@ -156,11 +156,11 @@ async def test_a_model_alias_changes_one_value_and_nothing_else(start_edge: Star
     async with RawWorker() as worker:
         edge.add(worker)
         async with httpx.AsyncClient() as client:
-            body = b'{ "a":{"model":"gpt-4"}, "mod\\u0065l" : "gpt-4" ,"n":1e2}'
+            body = b'{ "a":{"model":"gpt-4"}, "mod\\u0065l" : "gpt-4" ,"x":1e2}'
             assert (await client.post(edge.url + "/v1/completions", content=body)).status_code == 200
             models = (await client.get(edge.url + "/v1/models")).json()["data"]
             one = (await client.get(edge.url + "/v1/models/gpt-4")).json()
-        assert worker.requests[0][1] == b'{ "a":{"model":"gpt-4"}, "mod\\u0065l" : "m" ,"n":1e2}'
+        assert worker.requests[0][1] == b'{ "a":{"model":"gpt-4"}, "mod\\u0065l" : "m" ,"x":1e2}'
         assert [model["id"] for model in models] == ["m", "gpt-4"]
         assert one["id"] == "gpt-4"
         assert one["parent"] == "m"
