@@ -72,7 +72,7 @@ def running(engine: Engine, logs: Path) -> Iterator[Workers]:
         ("embedding", engine.embedder, EMBEDDING),
     )
     started: list[ServerProcess] = []
-    # Killed workers leave sockets and files among the temporary ones. Not beside the logs: a socket's path must be short.
+    # Killed workers leave sockets and files behind. Not beside the logs, since a socket's path must be short.
     with TemporaryDirectory(prefix="vllm-") as scratch:
         variables = environment() | ENVIRONMENT | {"TMPDIR": scratch}
         try:
