@@ -51,6 +51,8 @@ class Workers(Protocol):
         """The registration, and whether it is new. Raises ValueError for a bad URL, and StoreUnavailable."""
         ...
 
+    async def set_draining(self, worker: str, is_draining: bool) -> bool: ...
+
     async def remove(
         self, worker: str, incarnation: str | None
     ) -> Literal["removed", "unknown", "other_incarnation"]: ...
@@ -112,6 +114,25 @@ def make_admin_app(
             raise HTTPException(409, {"message": message, "param": "incarnation"})
         log.info("worker removed by admin", extra={"worker": worker_id, "client": _client(request)})
         return _json(200, {"id": worker_id, "removed": True})
+
+    @app.post("/workers/{worker_id}/drain")
+    async def drain_worker(worker_id: str, request: Request) -> Response:
+        return await say(worker_id, True, request)
+
+    @app.post("/workers/{worker_id}/resume")
+    async def resume_worker(worker_id: str, request: Request) -> Response:
+        return await say(worker_id, False, request)
+
+    async def say(worker_id: str, is_draining: bool, request: Request) -> Response:
+        try:
+            is_known = await fleet.set_draining(worker_id, is_draining)
+        except StoreUnavailable as error:
+            raise _without_store(error) from None
+        if not is_known:
+            raise _no_such(worker_id)
+        event = "worker drained by admin" if is_draining else "worker resumed by admin"
+        log.info(event, extra={"worker": worker_id, "client": _client(request)})
+        return _json(200, _find(fleet, worker_id))
 
     @app.get("/status")
     async def show_status() -> Response:

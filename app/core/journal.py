@@ -6,13 +6,13 @@ A record is a dict of JSON values whose "event" names its type. Times are monoto
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from app.core.fleet.events import HealthReported, LoadSampled, WorkerGone, WorkerSeen
+from app.core.fleet.events import HealthReported, LoadSampled, WorkerDraining, WorkerGone, WorkerSeen
 from app.core.fleet.load import LoadSample
 from app.core.fleet.worker import Worker
 
 Record = Mapping[str, Any]
 
-FleetEvent = WorkerSeen | WorkerGone | HealthReported | LoadSampled
+FleetEvent = WorkerSeen | WorkerGone | WorkerDraining | HealthReported | LoadSampled
 
 
 def to_record(event: FleetEvent) -> dict[str, Any]:
@@ -29,6 +29,8 @@ def to_record(event: FleetEvent) -> dict[str, Any]:
         }
     if isinstance(event, WorkerGone):
         return {"event": "worker_gone", "id": event.worker_id, "incarnation": event.incarnation}
+    if isinstance(event, WorkerDraining):
+        return {"event": "worker_draining", "id": event.worker_id, "is_draining": event.is_draining}
     if isinstance(event, HealthReported):
         return {
             "event": "health_reported",
@@ -64,6 +66,10 @@ def _worker_gone(record: Record) -> WorkerGone:
     return WorkerGone(record["id"], record["incarnation"])
 
 
+def _worker_draining(record: Record) -> WorkerDraining:
+    return WorkerDraining(record["id"], record["is_draining"])
+
+
 def _health_reported(record: Record) -> HealthReported:
     return HealthReported(record["id"], record["incarnation"], record["healthy"], record["reachable"])
 
@@ -78,6 +84,7 @@ def _load_sampled(record: Record) -> LoadSampled:
 _READERS: dict[str, Callable[[Record], FleetEvent]] = {
     "worker_seen": _worker_seen,
     "worker_gone": _worker_gone,
+    "worker_draining": _worker_draining,
     "health_reported": _health_reported,
     "load_sampled": _load_sampled,
 }

@@ -22,6 +22,7 @@ from app.core.fleet.events import (
     LoadSampled,
     RequestArrived,
     RequestFinished,
+    WorkerDraining,
     WorkerGone,
     WorkerSeen,
 )
@@ -65,6 +66,7 @@ class Router:
         self._rng = rng
         self._thresholds = thresholds or HealthThresholds()
         self._workers: dict[str, WorkerState] = {}
+        self._draining: dict[str, None] = {}
         self._pools: dict[str, Pool] = {}
         self._open: dict[int, _Open] = {}
         self._next_token = 1
@@ -76,6 +78,7 @@ class Router:
             RequestFinished: self._request_finished,
             WorkerSeen: self._worker_seen,
             WorkerGone: self._worker_gone,
+            WorkerDraining: self._worker_draining,
             HealthReported: self._health_reported,
             LoadSampled: self._load_sampled,
         }
@@ -110,6 +113,8 @@ class Router:
         pool = self._pools.get(facts.model)
         if pool is None:
             return (self._no_pool(facts),)
+        if not pool.eligible:
+            return (Refuse(RefusalReason.NO_WORKERS, "every worker of this model is draining"),)
         ranking = self.policy.rank(facts, pool, self._rng, self._now)
         choice = next(ranking)
         token = self._next_token
@@ -147,7 +152,7 @@ class Router:
                     self._refresh_pools(failed.worker)
                 probe = (Probe(failed.worker.id),)
             for choice in request.ranking:
-                if request.attempts < MAX_ATTEMPTS and self._is_present(choice.worker):
+                if request.attempts < MAX_ATTEMPTS and self._may_be_tried(choice.worker):
                     request.attempts += 1
                     request.state = choice.worker
                     choice.worker.in_flight += 1
@@ -171,7 +176,8 @@ class Router:
         state = self._workers.get(worker.id)
         if state is None or state.worker.incarnation != worker.incarnation:
             before = state.worker.models if state is not None else {}
-            self._workers[worker.id] = WorkerState(worker, self._thresholds)
+            is_draining = worker.id in self._draining
+            self._workers[worker.id] = WorkerState(worker, self._thresholds, is_draining=is_draining)
             self._rebuild_pools([*before, *worker.models])
         else:
             before = state.worker.models
@@ -184,7 +190,19 @@ class Router:
         state = self._workers.get(event.worker_id)
         if state is not None and state.worker.incarnation == event.incarnation:
             del self._workers[event.worker_id]
+            self._draining.pop(event.worker_id, None)
             self._rebuild_pools(list(state.worker.models))
+        return NOTHING
+
+    def _worker_draining(self, event: WorkerDraining) -> tuple[Command, ...]:
+        if event.is_draining:
+            self._draining[event.worker_id] = None
+        else:
+            self._draining.pop(event.worker_id, None)
+        state = self._workers.get(event.worker_id)
+        if state is not None and state.is_draining != event.is_draining:
+            state.is_draining = event.is_draining
+            self._refresh_pools(state.worker)
         return NOTHING
 
     def _health_reported(self, event: HealthReported) -> tuple[Command, ...]:
@@ -205,6 +223,9 @@ class Router:
     def _present(self, worker_id: str, incarnation: str) -> WorkerState | None:
         state = self._workers.get(worker_id)
         return state if state is not None and state.worker.incarnation == incarnation else None
+
+    def _may_be_tried(self, state: WorkerState) -> bool:
+        return self._is_present(state) and not state.is_draining
 
     def _is_present(self, state: WorkerState) -> bool:
         return self._workers.get(state.worker.id) is state

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from app.core.fleet.address import parse_worker_url, worker_id
 from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.events import WorkerDraining
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
 from app.core.router import Router
 from app.core.routing.pool import WorkerState
@@ -31,7 +32,7 @@ class Fleet:
     """The registered workers.
 
     router: what is known of each. in_flight: requests of this gateway on a worker. new_incarnation: a fresh unique
-    text. process: a name of this gateway.
+    text. process: a name of this gateway. tell: takes what operators said of workers.
     """
 
     def __init__(
@@ -42,11 +43,14 @@ class Fleet:
         *,
         process: str,
         in_flight: Callable[[str], int],
+        tell: Callable[[WorkerDraining], None],
         clock: Callable[[], float],
         new_incarnation: Callable[[], str],
     ) -> None:
         self._router = router
         self._in_flight = in_flight
+        self._tell = tell
+        self._draining: dict[str, None] = {}
         self._store = store
         self._monitors = monitors
         self._process = process
@@ -90,6 +94,17 @@ class Fleet:
         self._drop(worker)
         return "removed"
 
+    async def set_draining(self, worker: str, is_draining: bool) -> bool:
+        """Have a worker take nothing new, or take requests again, on all replicas; False when it is not registered.
+
+        What runs on it may finish. Raises StoreUnavailable when others would not learn of it.
+        """
+        if worker not in self._registered:
+            return False
+        await self._store.set_draining(worker, is_draining)
+        self._apply_draining(worker, is_draining)
+        return True
+
     async def sync(self) -> None:
         """One turn with the store: renew our leases, take over what changed, publish our load."""
         now = self._clock()
@@ -131,6 +146,22 @@ class Fleet:
                 await self._store.register(registration)
             elif now - self._missing_since.setdefault(registration.id, now) > ABSENCE_S:
                 self._drop(registration.id)
+        for worker in self._registered:
+            word = registry.draining.get(worker)
+            if word is not None:
+                self._apply_draining(worker, word)
+            elif worker in self._draining:
+                await self._store.set_draining(worker, True)  # the store lost it
+
+    def _apply_draining(self, worker: str, is_draining: bool) -> None:
+        if is_draining == (worker in self._draining):
+            return
+        if is_draining:
+            self._draining[worker] = None
+        else:
+            del self._draining[worker]
+        self._tell(WorkerDraining(worker, is_draining))
+        log.info("worker draining" if is_draining else "worker takes requests again", extra={"worker": worker})
 
     def _own_load(self) -> ProcessLoad:
         workers = self._router.workers
@@ -159,6 +190,7 @@ class Fleet:
     def _drop(self, worker: str) -> None:
         del self._registered[worker]
         self._missing_since.pop(worker, None)
+        self._draining.pop(worker, None)
         self._monitors.forget(worker)
         log.info("worker deregistered", extra={"worker": worker})
 
@@ -185,6 +217,7 @@ class Fleet:
         return {
             "incarnation": state.worker.incarnation,
             "health": state.health.state.value,
+            "draining": state.is_draining,
             "models": list(state.worker.models),
             "version": state.worker.version or None,
             "in_flight": self._in_flight(state.worker.id),

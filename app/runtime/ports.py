@@ -59,6 +59,10 @@ class Store(Protocol):
         """Remove that incarnation and remember the removal; False when another incarnation, or none, is registered."""
         ...
 
+    async def set_draining(self, worker_id: str, is_draining: bool) -> None:
+        """Note an operator's word about a worker; deregistering forgets it."""
+        ...
+
     async def publish_load(self, load: ProcessLoad, now: float) -> None:
         """Publish this process's load; it expires 5 s later. `now` is the clock that its samples were taken on."""
         ...

@@ -20,5 +20,5 @@ class Readiness:
         if self.is_shutting_down:
             return "shutting down"
         if not self._was_ready:
-            self._was_ready = any(not pool.panic for pool in self._router.pools.values())
+            self._was_ready = any(pool.eligible and not pool.panic for pool in self._router.pools.values())
         return None if self._was_ready else "no worker is healthy yet"

@@ -17,7 +17,7 @@ DEFAULT_PREFIX = "warmset:"
 class Keys:
     """The key names under one prefix."""
 
-    __slots__ = ("loads", "removed", "workers")
+    __slots__ = ("draining", "loads", "removed", "workers")
 
     def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
         """Raises ValueError for a prefix with a brace: it would become the hash tag of every key."""
@@ -25,4 +25,5 @@ class Keys:
             raise ValueError(f"a key prefix may not contain braces: {prefix!r}")
         self.workers = f"{prefix}{{registry}}:workers"
         self.removed = f"{prefix}{{registry}}:removed"
+        self.draining = f"{prefix}{{registry}}:draining"
         self.loads = f"{prefix}{{load}}:processes"

@@ -22,6 +22,7 @@ REMOVAL_S = 3600.0
 """How long a deleted worker stays deleted against the configurations that still name it."""
 LOAD_S = 5.0
 """Life of a process's load."""
+DRAINS, TAKES = b"1", b"0"
 MAX_LOGGED = 64
 """Malformed entries that get a log line each; later ones are only counted."""
 
@@ -88,12 +89,17 @@ class RedisStore:
     async def read_registry(self) -> Registry:
         """All live registrations and removals. Values that cannot be used are left out, counted and logged once."""
         keys = self._keys
-        reply = await self._run(scripts.READ_REGISTRY, [keys.workers, keys.removed], [])
-        live, removed, foreign = self._shape(reply, 3)
+        reply = await self._run(scripts.READ_REGISTRY, [keys.workers, keys.removed, keys.draining], [])
+        live, removed, draining, foreign = self._shape(reply, 4)
         self._count_foreign(foreign, "registry")
         registrations = self._decoded("registration", live, decode_registration)
         registrations.sort(key=lambda registration: registration.id)
-        return Registry(tuple(registrations), frozenset(name.decode("utf-8", "replace") for name in removed))
+        words = zip(draining[::2], draining[1::2], strict=False)
+        return Registry(
+            tuple(registrations),
+            frozenset(name.decode("utf-8", "replace") for name in removed),
+            {name.decode("utf-8", "replace"): word == DRAINS for name, word in words if word in (DRAINS, TAKES)},
+        )
 
     async def register(self, registration: Registration) -> None:
         """Write a registration, or renew the lease of a CONFIG one.
@@ -116,8 +122,12 @@ class RedisStore:
 
     async def deregister(self, worker_id: str, incarnation: str) -> bool:
         """Remove that incarnation and remember it for an hour; False when it is not what is registered."""
-        keys = [self._keys.workers, self._keys.removed]
+        keys = [self._keys.workers, self._keys.removed, self._keys.draining]
         return bool(await self._run(scripts.DEREGISTER, keys, [worker_id, incarnation, self._removal_ms]))
+
+    async def set_draining(self, worker_id: str, is_draining: bool) -> None:
+        """Note that an operator wants a worker to take nothing new, or to take requests again."""
+        await self._run(scripts.SET_DRAINING, [self._keys.draining], [worker_id, "1" if is_draining else "0"])
 
     # Loads
 

@@ -16,7 +16,7 @@ from app.api.endpoints import ENDPOINTS
 from app.api.listener import Listener, Reservation
 from app.api.monitoring import Monitoring
 from app.config.schema import Config
-from app.core.fleet.events import Event, HealthReported, WorkerSeen
+from app.core.fleet.events import Event, HealthReported, WorkerDraining, WorkerSeen
 from app.core.journal import FleetEvent, to_record
 from app.core.overload.health import Health
 from app.core.router import Router
@@ -136,6 +136,7 @@ class ControlProcess:
             monitors,
             process=name,
             in_flight=processes.in_flight,
+            tell=self._learn,
             clock=monotonic,
             new_incarnation=lambda: secrets.token_hex(6),
         )
@@ -234,6 +235,8 @@ class ControlProcess:
         for state in self.router.workers.values():
             worker, health = state.worker, state.health.state
             facts.append(WorkerSeen(worker))
+            if state.is_draining:
+                facts.append(WorkerDraining(worker.id, True))
             if health is Health.HEALTHY:
                 facts.append(HealthReported(worker.id, worker.incarnation, healthy=True))
             elif health is Health.UNHEALTHY:

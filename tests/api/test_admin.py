@@ -19,6 +19,15 @@ class FakeFleet:
     def __init__(self) -> None:
         self.workers: dict[str, Registration] = {}
         self.is_store_up = True
+        self.draining: dict[str, bool] = {}
+
+    async def set_draining(self, worker: str, is_draining: bool) -> bool:
+        if worker not in self.workers:
+            return False
+        if not self.is_store_up:
+            raise StoreUnavailable("the store is down: refused")
+        self.draining[worker] = is_draining
+        return True
 
     def describe(self) -> list[dict[str, Any]]:
         return [
@@ -298,3 +307,19 @@ async def test_a_page_of_another_site_is_refused(
         answer = await http.post("/workers", content=b'{"url": "http://a:1"}')
     assert answer.status_code == (201 if is_let_in else 403)
     assert bool(fleet.workers) is is_let_in
+
+
+async def test_drain_and_resume(fleet: FakeFleet) -> None:
+    registration, _ = await fleet.add("http://gpu-1:8000")
+    async with client(fleet) as http:
+        for verb, is_draining in (("drain", True), ("resume", False)):
+            answer = await http.post(f"/workers/{registration.id}/{verb}")
+            assert answer.status_code == 200
+            assert answer.json()["id"] == registration.id
+            assert fleet.draining == {registration.id: is_draining}
+            assert (await http.post(f"/workers/nobody/{verb}")).status_code == 404
+            assert (await http.get(f"/workers/{registration.id}/{verb}")).status_code == 405
+        fleet.is_store_up = False
+        refused = await http.post(f"/workers/{registration.id}/drain")
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.core.fleet.events import HealthReported, LoadSampled, WorkerGone, WorkerSeen
+from app.core.fleet.events import HealthReported, LoadSampled, WorkerDraining, WorkerGone, WorkerSeen
 from app.core.fleet.load import LoadSample
 from app.core.fleet.worker import Worker
 from app.core.journal import FleetEvent, to_event, to_record
@@ -13,6 +13,7 @@ EVENTS: list[FleetEvent] = [
     WorkerSeen(Worker("w", "http://w:1", "i.1", {"m": b'{"id":"m"}', "n\u00e9": b"{}"}, "0.32.0")),
     WorkerSeen(Worker("w", "http://w:1", "i.1")),
     WorkerGone("w", "i.1"),
+    WorkerDraining("w", True),
     HealthReported("w", "i.1", healthy=True),
     HealthReported("w", "i.1", healthy=False, reachable=False),
     LoadSampled("w", "i.1", LoadSample(12.5, 3, 4, 2, 0.25)),

@@ -3,10 +3,19 @@
 import pytest
 
 from app.core.fleet.commands import Dispatch, Probe, Refuse
-from app.core.fleet.events import DispatchAccepted, HealthReported, LoadSampled, RequestFinished, WorkerGone, WorkerSeen
+from app.core.fleet.events import (
+    DispatchAccepted,
+    HealthReported,
+    LoadSampled,
+    RequestFinished,
+    WorkerDraining,
+    WorkerGone,
+    WorkerSeen,
+)
 from app.core.fleet.load import LoadSample
 from app.core.fleet.reasons import ChoiceReason, Failure, Outcome, RefusalReason
 from app.core.router import MAX_ATTEMPTS
+from app.core.routing.policies import POLICIES
 from tests.core.script import Script, worker
 
 
@@ -141,6 +150,33 @@ def test_a_model_that_a_worker_stops_serving_goes() -> None:
     assert script.ask("m") == Refuse(RefusalReason.MODEL_NOT_FOUND)
     assert script.dispatched("n").worker.id == "a"
     assert sorted(script.router.pools) == ["n"]
+
+
+def test_a_draining_worker_finishes_and_gets_nothing_new() -> None:
+    script = Script()
+    script.healthy("a", "b")
+    running = script.dispatched()
+    script >> WorkerDraining(running.worker.id, True)
+    other = "b" if running.worker.id == "a" else "a"
+    assert {script.dispatched().worker.id for _ in range(6)} == {other}
+    script.finish(running.token)
+    script >> WorkerSeen(worker(running.worker.id, "m", incarnation="2"))
+    script >> HealthReported(running.worker.id, "2", healthy=True)
+    assert {script.dispatched().worker.id for _ in range(6)} == {other}, "a restart does not end it"
+    script >> WorkerDraining(running.worker.id, False)
+    assert {script.dispatched().worker.id for _ in range(6)} == {"a", "b"}
+
+
+@pytest.mark.parametrize("policy", [policy.name for policy in POLICIES])
+def test_draining_holds_in_a_panic_and_when_it_is_everybody(policy: str) -> None:
+    script = Script(policy)
+    script.healthy("a", "b")
+    script >> WorkerDraining("a", True)
+    for _ in range(3):
+        script >> HealthReported("b", "1", healthy=False)
+    assert {script.dispatched(key=b"%d" % number).worker.id for number in range(20)} == {"b"}
+    script >> WorkerDraining("b", True)
+    assert script.ask() == Refuse(RefusalReason.NO_WORKERS, "every worker of this model is draining")
 
 
 def test_finishing_a_request_that_is_not_open_is_nothing() -> None:

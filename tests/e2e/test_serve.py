@@ -231,3 +231,19 @@ def test_version_and_help(run: Callable[..., Command]) -> None:
             env={**os.environ, "PYTHONPATH": os.getcwd()},
         ).stdout
         assert help_text.startswith(f"usage: warmset {name}")
+
+
+def test_a_drained_worker_finishes_and_gets_nothing_new(gateway: Callable[..., Gateway], fleet: SimulatedFleet) -> None:
+    served = gateway("serve", "--worker-urls", ",".join(fleet.urls), "--expose-routing-headers", "--processes", "2")
+    served.until(healthy(2))
+    with OpenAI(base_url=served.data + "/v1", api_key="unused", max_retries=0) as client:
+        raw = client.chat.completions.with_raw_response.create(model="m", messages=HELLO, max_tokens=1500, stream=True)
+        worker = raw.headers["x-warmset-worker"]
+        status, described = admin(served, "POST", f"/workers/{worker}/drain", {})
+        assert (status, described["draining"]) == (200, True)
+        assert all(ask(served).headers["x-warmset-worker"] != worker for _ in range(12))
+        assert [chunk.choices[0].finish_reason for chunk in raw.parse() if chunk.choices][-1] == "length"
+    served.until(lambda status: all(one["in_flight"] == 0 for one in status["workers"]))
+    assert admin(served, "POST", f"/workers/{worker}/resume", {})[0] == 200
+    assert worker in {ask(served).headers["x-warmset-worker"] for _ in range(20)}
+    assert admin(served, "POST", "/workers/nobody/drain", {})[0] == 404

@@ -22,6 +22,7 @@ class FakeStore:
     registered: dict[str, Registration] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     loads: dict[str, ProcessLoad] = field(default_factory=dict)
+    draining: dict[str, bool] = field(default_factory=dict)
     is_down: bool = False
 
     def _check(self) -> None:
@@ -30,7 +31,11 @@ class FakeStore:
 
     async def read_registry(self) -> Registry:
         self._check()
-        return Registry(tuple(self.registered.values()), frozenset(self.removed))
+        return Registry(tuple(self.registered.values()), frozenset(self.removed), dict(self.draining))
+
+    async def set_draining(self, worker_id: str, is_draining: bool) -> None:
+        self._check()
+        self.draining[worker_id] = is_draining
 
     async def register(self, registration: Registration) -> None:
         self._check()
@@ -43,6 +48,7 @@ class FakeStore:
     async def deregister(self, worker_id: str, incarnation: str) -> bool:
         self._check()
         self.removed.add(worker_id)
+        self.draining.pop(worker_id, None)
         return self.registered.pop(worker_id, None) is not None
 
     async def publish_load(self, load: ProcessLoad, now: float) -> None:
@@ -73,6 +79,7 @@ class Replica:
     def __init__(self, store: FakeStore, name: str = "p1") -> None:
         self.now = 0.0
         self.monitors = FakeMonitors()
+        self.told: list[tuple[str, bool]] = []
         numbers = count(1)
         self.fleet = Fleet(
             Router(make_policy("random"), random.Random(0)),
@@ -80,6 +87,7 @@ class Replica:
             self.monitors,
             process=name,
             in_flight=lambda worker: 0,
+            tell=lambda event: self.told.append((event.worker_id, event.is_draining)),
             clock=lambda: self.now,
             new_incarnation=lambda: f"{name}-{next(numbers)}",
         )
@@ -200,6 +208,23 @@ async def test_nothing_is_lost_while_the_store_is_gone_and_admin_writes_are_refu
     with pytest.raises(StoreUnavailable):
         await replica.fleet.remove("a:1", None)
     assert replica.workers == ["a:1"]
+
+
+async def test_draining_is_told_to_all_survives_a_lost_store_and_ends_on_every_replica() -> None:
+    store = FakeStore()
+    one, two = Replica(store, "p1"), Replica(store, "p2")
+    await one.fleet.add(A)
+    await two.sync()
+    assert not await one.fleet.set_draining("nobody", True)
+    assert await one.fleet.set_draining("a:1", True)
+    await two.sync()
+    assert one.told == two.told == [("a:1", True)]
+    store.draining.clear()
+    await two.sync()
+    assert store.draining == {"a:1": True}
+    assert await two.fleet.set_draining("a:1", False)
+    await one.sync()
+    assert one.told == two.told == [("a:1", True), ("a:1", False)]
 
 
 async def test_what_cannot_be_a_worker_is_refused() -> None:

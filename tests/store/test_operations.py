@@ -178,3 +178,23 @@ async def test_no_key_is_left_outside_the_prefix_or_without_a_deadline(store: Re
     await store.register(admin(2))
     assert set(await raw.keys("*")) == {WORKERS.encode(), REMOVED.encode(), LOADS.encode()}
     assert await raw.pttl(LOADS) > 0
+
+
+async def test_an_operators_word_about_draining_is_read_by_all_and_goes_with_the_worker(
+    store: RedisStore, make_store: Make, raw: Redis
+) -> None:
+    await store.register(admin(1))
+    await store.register(admin(2))
+    await store.set_draining("h:1", True)
+    await store.set_draining("h:2", True)
+    await store.set_draining("h:2", False)
+    assert (await make_store().read_registry()).draining == {"h:1": True, "h:2": False}
+    await store.deregister("h:1", "a")
+    assert (await store.read_registry()).draining == {"h:2": False}
+    await raw.hset("warmset:{registry}:draining", "h:3", "nonsense")
+    assert (await store.read_registry()).draining == {"h:2": False}
+    await raw.delete("warmset:{registry}:draining")
+    await raw.set("warmset:{registry}:draining", "of another type")
+    assert (await store.read_registry()).draining == {}
+    await store.set_draining("h:2", True)
+    assert (await store.read_registry()).draining == {"h:2": True}

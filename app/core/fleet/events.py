@@ -52,6 +52,15 @@ class WorkerGone:
 
 
 @dataclass(slots=True)
+class WorkerDraining:
+    """An operator wants a worker to take nothing new (or to take requests again). Holds for whoever answers there: a
+    restart does not end it."""
+
+    worker_id: str
+    is_draining: bool
+
+
+@dataclass(slots=True)
 class HealthReported:
     """A probe of `/health` ended. `reachable` is False when not even a connection could be made."""
 
@@ -75,6 +84,7 @@ Event = (
     | RequestFinished
     | WorkerSeen
     | WorkerGone
+    | WorkerDraining
     | HealthReported
     | LoadSampled
 )

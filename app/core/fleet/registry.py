@@ -1,6 +1,6 @@
 """What replicas tell each other of workers: registrations, removals, and each process's load. Values of the store."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -32,6 +32,8 @@ class Registry:
 
     registrations: Sequence[Registration] = ()
     removed: frozenset[str] = frozenset()
+    draining: Mapping[str, bool] = field(default_factory=dict)
+    """Worker id -> what an operator said last. Without an entry nobody has said anything, or it was lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,21 @@ class WorkerState:
 
     in_flight: reservations of this router: dispatched, not yet finished, failed or left by their clients.
     sample: the engine's last own word, None while there is none.
+    is_draining: an operator wants it to finish what it has, and to get nothing new.
     """
 
-    __slots__ = ("health", "in_flight", "sample", "worker")
+    __slots__ = ("health", "in_flight", "is_draining", "sample", "worker")
 
-    def __init__(self, worker: Worker, thresholds: HealthThresholds) -> None:
+    def __init__(self, worker: Worker, thresholds: HealthThresholds, *, is_draining: bool = False) -> None:
         self.worker = worker
+        self.is_draining = is_draining
         self.health = HealthTracker(thresholds)
         self.in_flight = 0
         self.sample: LoadSample | None = None
 
     @property
     def is_eligible(self) -> bool:
-        return self.health.state is Health.HEALTHY
+        return self.health.state is Health.HEALTHY and not self.is_draining
 
     def load(self, now: float) -> int:
         """Requests on the worker, of everybody: the engine's sample plus what this router did since it was taken.
@@ -43,7 +45,8 @@ class Pool:
     """The workers of one model. Immutable: membership and eligibility changes make a new one.
 
     members: all registered workers of the model, ordered by id.
-    eligible: those that may take a request now. When no member is healthy these are all members, and `panic` is True.
+    eligible: those that may take a request now. When none is healthy these are all that do not drain, and `panic` is
+    True. Empty only when all drain: an operator's word holds in a panic too.
     """
 
     __slots__ = ("eligible", "members", "model", "panic")
@@ -52,5 +55,10 @@ class Pool:
         self.model = model
         self.members = members
         eligible = tuple(state for state in members if state.is_eligible)
-        self.panic = not eligible
-        self.eligible = eligible or members
+        willing = tuple(state for state in members if not state.is_draining)
+        self.panic = not eligible and bool(willing)
+        self.eligible = eligible or willing
+
+    def takes(self, state: WorkerState) -> bool:
+        """Whether a member may take a request now."""
+        return not state.is_draining if self.panic else state.is_eligible

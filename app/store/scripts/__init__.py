@@ -18,5 +18,6 @@ class Script:
 READ_REGISTRY = Script("read_registry")
 REGISTER = Script("register")
 DEREGISTER = Script("deregister")
+SET_DRAINING = Script("set_draining")
 PUBLISH_LOAD = Script("publish_load")
 READ_LOADS = Script("read_loads")

@@ -1,5 +1,5 @@
 -- Remove one incarnation of a worker and leave a mark, so that no configuration brings it back.
--- KEYS: workers, removed. ARGV: id, incarnation, life of the mark in ms.
+-- KEYS: workers, removed, draining. ARGV: id, incarnation, life of the mark in ms.
 -- Returns 1, or 0 when that incarnation is not what is registered now.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -15,5 +15,6 @@ if entry['registration']['incarnation'] ~= incarnation then return 0 end
 local kind = redis.call('TYPE', KEYS[2])['ok']
 if kind ~= 'none' and kind ~= 'zset' then redis.call('DEL', KEYS[2]) end
 redis.call('HDEL', KEYS[1], id)
+redis.pcall('HDEL', KEYS[3], id)
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + life), id)
 return 1

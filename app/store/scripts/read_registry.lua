@@ -1,6 +1,6 @@
--- All live registrations and removals.
--- KEYS: workers, removed.
--- Returns {id, value, id, value, ...}, {removed id, ...}, count of keys that are not of our type.
+-- All live registrations and removals, and who drains.
+-- KEYS: workers, removed, draining.
+-- Returns {id, value, id, value, ...}, {removed id, ...}, {id, word, ...}, count of keys that are not of our type.
 -- Cleaning is pcall'ed: a server that refuses writes still answers reads.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -31,4 +31,12 @@ elseif kind ~= 'none' then
   foreign = foreign + 1
 end
 
-return { live, removed, foreign }
+local draining = {}
+kind = redis.call('TYPE', KEYS[3])['ok']
+if kind == 'hash' then
+  draining = redis.call('HGETALL', KEYS[3])
+elseif kind ~= 'none' then
+  foreign = foreign + 1
+end
+
+return { live, removed, draining, foreign }

@@ -36,7 +36,7 @@ class ConsistentHash:
         if ring is None or ring.members is not pool.members:
             ring = self._rings[pool.model] = _Ring(pool.members)
         for state in ring.walk(request.key):
-            if pool.panic or state.is_eligible:
+            if pool.takes(state):
                 yield Choice(state, ChoiceReason.KEY)
 
 
