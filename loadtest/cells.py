@@ -9,11 +9,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from loadtest.client import ClosedLoop, Load, OpenLoop, Tally
-from loadtest.processes import cpu_s
+from loadtest.processes import cpu_s, waited_s
 from loadtest.prompts import Prompts
 
 SATURATED = 0.9
 """Share of a core from which on a process, or the core itself, is taken to have no time left."""
+
+DISTURBED = 0.1
+"""Share of the time from which on a server that was ready to run and could not was disturbed by other processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,14 @@ CELLS = (
 
 def quick(cell: Cell) -> Cell:
     """The same load for a moment only: enough to see that everything works, not to tell how fast it is."""
-    return replace(cell, window_s=0.3, warm_s=0.1, spread_s=cell.spread_s / 10, events=min(cell.events, 20))
+    return replace(
+        cell,
+        connections=min(cell.connections, 64),
+        window_s=0.3,
+        warm_s=0.1,
+        spread_s=cell.spread_s / 20,
+        events=min(cell.events, 10),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +72,16 @@ class Target:
 
 
 class Meter:
-    """CPU seconds of a target, of the stub and of this process, which is the client."""
+    """CPU seconds of a target, of the stub and of this process, which is the client; and those the target waited."""
 
     def __init__(self, target: Sequence[int], stub: Sequence[int], client: int) -> None:
         self._parts = {"server": target, "stub": stub, "client": (client,)}
+        self._server = target[0] if target else stub[0]
 
     def read(self) -> dict[str, float]:
-        return {name: cpu_s(pids) for name, pids in self._parts.items()}
+        """By the names that results have. A kernel that does not count waiting leaves it at 0."""
+        used = {name: cpu_s(pids) for name, pids in self._parts.items()}
+        return used | {"waited": waited_s(self._server) or 0.0}
 
 
 Result = dict[str, Any]
@@ -107,6 +120,7 @@ def _result(cell: Cell, tally: Tally, cpu: dict[str, float], wall_s: float) -> R
         "server_core": cpu["server"] / wall_s,
         "stub_core": cpu["stub"] / wall_s,
         "client_core": cpu["client"] / wall_s,
+        "server_waited": cpu["waited"] / wall_s,
     }
     if cell.events:
         result |= {
@@ -133,6 +147,15 @@ def is_generator_limited(cell: Cell, result: Result) -> bool:
     """
     generator = result["stub_core"] + result["client_core"]
     return not cell.rate and generator > SATURATED and result["server_core"] < SATURATED
+
+
+def is_disturbed(result: Result) -> bool:
+    """Whether other processes of the machine took the server's time: then only its CPU figures can be used.
+
+    The bare stub shares its core with the client, so that its waiting says nothing.
+    """
+    waited: float = result["server_waited"]
+    return bool(result["server_core"]) and waited > DISTURBED
 
 
 def median_of(results: Sequence[Result]) -> Result:

@@ -28,13 +28,16 @@ class NotReady(Exception):
 
 
 class Cores:
-    """Which core the gateway gets, and which one stub and client share. One core: everything shares it."""
+    """Which core the gateway gets, and which one stub and client share. One core: everything shares it.
 
-    def __init__(self) -> None:
+    is_pinned: False leaves it to the kernel, which starts everything sooner and measures nothing.
+    """
+
+    def __init__(self, *, is_pinned: bool = True) -> None:
         self.all = sorted(os.sched_getaffinity(0))
         self.is_split = len(self.all) > 1
-        self.gateway = {self.all[0]}
-        self.load = {self.all[1]} if self.is_split else self.gateway
+        self.gateway = {self.all[0]} if is_pinned else set(self.all)
+        self.load = {self.all[-1]} if is_pinned else set(self.all)
 
 
 class Server:
@@ -77,39 +80,52 @@ class Server:
 
 
 class GatewayServer(Server):
-    """`warmset serve` in front of `workers`, known to have seen all of them.
+    """`warmset serve` with one serving process in front of `workers`.
 
-    log_level: "info" writes the access log, to /dev/null.
+    log_level: "info" writes the access log, to /dev/null. serving_pids: the processes that requests go through, known
+    once it is ready.
     """
 
     def __init__(self, workers: Sequence[str], cores: set[int], *, log_level: str, policy: str | None = None) -> None:
         port, admin_port, prometheus_port = _free_ports(3)
         self.url = f"http://127.0.0.1:{port}"
+        self.serving_pids: list[int] = []
         self._status_url = f"http://127.0.0.1:{admin_port}/status"
         self._workers = len(workers)
         arguments = ["-m", "app", "serve", "--worker-urls", ",".join(workers), "--log-level", log_level]
         arguments += ["--port", str(port), "--admin-port", str(admin_port), "--prometheus-port", str(prometheus_port)]
+        arguments += ["--processes", "1"]
         if policy:
             arguments += ["--policy", policy]
         super().__init__(arguments, cores, subprocess.DEVNULL if log_level == "info" else sys.stderr.fileno())
 
+    @property
+    def pids(self) -> list[int]:
+        """The whole tree, serving processes first."""
+        return [*self.serving_pids, *(pid for pid in tree(self.process.pid) if pid not in self.serving_pids)]
+
     def wait_ready(self) -> None:
+        """Until it takes requests and has seen every worker healthy."""
         give_up_at = time.monotonic() + READY_S
         while time.monotonic() < give_up_at:
             if self.process.poll() is not None:
                 raise NotReady(f"the gateway ended with status {self.process.returncode}")
-            if self._healthy() == self._workers:
+            if self._is_ready():
                 return
             time.sleep(0.05)
-        raise NotReady(f"the gateway did not see {self._workers} healthy workers in {READY_S:g} s")
+        raise NotReady(f"the gateway did not take requests for {self._workers} healthy workers in {READY_S:g} s")
 
-    def _healthy(self) -> int:
+    def _is_ready(self) -> bool:
         try:
             with urlopen(self._status_url, timeout=1) as answer:
-                workers = json.load(answer)["workers"]
+                status = json.load(answer)
+            with urlopen(f"{self.url}/health", timeout=1):
+                pass  # anything but 200 raises
         except (URLError, OSError, ValueError):
-            return 0
-        return sum(1 for worker in workers if worker.get("health") == "healthy" and worker.get("models"))
+            return False
+        self.serving_pids = [process["pid"] for process in status["processes"] if process["ready"]]
+        healthy = [worker for worker in status["workers"] if worker.get("health") == "healthy" and worker.get("models")]
+        return bool(self.serving_pids) and len(healthy) == self._workers
 
 
 def tree(pid: int) -> list[int]:
@@ -143,6 +159,17 @@ def cpu_s(pids: Sequence[int]) -> float:
         except OSError:
             continue  # it has ended
     return total / 1e9
+
+
+def waited_s(pid: int) -> float | None:
+    """Seconds in which the first thread of `pid` could have run and had no core; None when the kernel does not say.
+
+    That is what other processes of the machine, and not the load, took from it.
+    """
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def rss_mib(pid: int) -> float:

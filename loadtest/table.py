@@ -23,9 +23,10 @@ def render(report: dict[str, Any]) -> str:
         lines.append("")
     idle, memory = report["idle"], report["memory"]
     lines.append(
-        f"Idle with {idle['workers']} workers: {idle['gateway_cpu_ms_per_s']:.1f} ms of CPU per second "
-        f"({idle['tree_cpu_ms_per_s']:.1f} with its store). "
-        f"Memory at the end: {memory['gateway_rss_mib']:.0f} MiB ({memory['tree_rss_mib']:.0f} with its store)."
+        f"Idle with {idle['workers']} workers: {idle['all_cpu_ms_per_s']:.1f} ms of CPU per second, "
+        f"{idle['serving_cpu_ms_per_s']:.1f} of them in the serving process. "
+        f"Memory at the end: serving process {memory['serving_rss_mib']:.0f} MiB, control process "
+        f"{memory['control_rss_mib']:.0f} MiB, all with the store {memory['all_rss_mib']:.0f} MiB."
     )
     for name, target in report["targets"].items():
         verdict = "met" if target["met"] else "MISSED"
@@ -42,7 +43,7 @@ def _named(cell: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
 
 def _request_heading() -> list[str]:
     return ["", "CPU ms per request", "x uvicorn", "min - max", "requests/s", "p50 ms", "p99 ms", "+p50", "+p99",
-            "server core", "stub", "client"]  # fmt: skip
+            "server core", "waited", "stub", "client"]  # fmt: skip
 
 
 def _request_row(row: dict[str, Any], cell: dict[str, Any]) -> Row:
@@ -62,7 +63,7 @@ def _request_row(row: dict[str, Any], cell: dict[str, Any]) -> Row:
 
 def _stream_heading() -> list[str]:
     return ["", "CPU us per event", "x uvicorn", "min - max", "events/s", "events per piece", "TTFT p50 ms", "p99 ms",
-            "gap p50 ms", "p99 ms", "server core", "stub", "client"]  # fmt: skip
+            "gap p50 ms", "p99 ms", "server core", "waited", "stub", "client"]  # fmt: skip
 
 
 def _stream_row(row: dict[str, Any], cell: dict[str, Any]) -> Row:
@@ -82,7 +83,11 @@ def _stream_row(row: dict[str, Any], cell: dict[str, Any]) -> Row:
 
 
 def _cores(row: dict[str, Any]) -> Row:
-    return [f"{row[part]:.0%}" if row[part] else "" for part in ("server_core", "stub_core", "client_core")]
+    waited = f"{row['server_waited']:.0%}" if row["server_core"] else ""
+    server, stub, client = (
+        f"{row[part]:.0%}" if row[part] else "" for part in ("server_core", "stub_core", "client_core")
+    )
+    return [server, waited, stub, client]
 
 
 def _number(value: float | None, digits: int) -> str:
