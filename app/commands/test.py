@@ -2,7 +2,7 @@
 
   ./warmset test                    the default run; a few minutes on two cores, needs nothing but this machine
   ./warmset test --vllm             the lane against real vLLM servers (CPU build, tiny models; installs them once)
-  ./warmset test -- tests/core -x   only pytest, with these arguments
+  ./warmset test -- tests/core -x   only pytest, with these arguments (after a lane: within it)
 
 Exit status: 0 when everything passed, 1 when something failed, 2 outside of a checkout.
 """
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for lane, folder in LANES.items():
         parser.add_argument(f"--{lane}", action="store_true", help=f"run only the lane in {folder}")
     add_json_argument(parser)
-    parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="after --: run only pytest, with these arguments")
+    parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="after --: only pytest, with these arguments")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -77,7 +77,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _asked(args: argparse.Namespace) -> list[Check]:
+    lanes = [Check(lane, _pytest(str(folder), *args.pytest)) for lane, folder in LANES.items() if getattr(args, lane)]
+    if lanes:
+        return lanes
     if args.pytest:
         return [Check("tests", _pytest(*args.pytest))]
-    lanes = [Check(lane, _pytest(str(folder))) for lane, folder in LANES.items() if getattr(args, lane)]
-    return lanes or list(DEFAULT_CHECKS)
+    return list(DEFAULT_CHECKS)
