@@ -13,6 +13,11 @@ class EdgeReason(StrEnum):
     """Why a request is refused, or its answer ended, without a decision of the router."""
 
     MALFORMED_HTTP = "malformed_http"
+    HEAD_TOO_LARGE = "head_too_large"
+    TARGET_TOO_LONG = "target_too_long"
+    HEAD_TIMEOUT = "head_timeout"
+    BODY_TIMEOUT = "body_timeout"
+    TOO_MANY_CONNECTIONS = "too_many_connections"
     UNAUTHORIZED = "unauthorized"
     UNKNOWN_PATH = "unknown_path"
     METHOD_NOT_ALLOWED = "method_not_allowed"
@@ -41,6 +46,25 @@ class Shape(NamedTuple):
 SHAPES: dict[Reason, Shape] = {
     EdgeReason.MALFORMED_HTTP: Shape(
         400, "invalid_request_error", "malformed_http", "This is not a valid HTTP request."
+    ),
+    EdgeReason.HEAD_TOO_LARGE: Shape(
+        431, "invalid_request_error", "head_too_large", "The request's headers are more or larger than accepted here."
+    ),
+    EdgeReason.TARGET_TOO_LONG: Shape(
+        414, "invalid_request_error", "target_too_long", "The request's URL is longer than accepted here."
+    ),
+    EdgeReason.HEAD_TIMEOUT: Shape(
+        408, "invalid_request_error", "head_timeout", "The request's headers did not arrive in time. Send it again."
+    ),
+    EdgeReason.BODY_TIMEOUT: Shape(
+        408, "invalid_request_error", "body_timeout", "The request's body arrived too slowly. Send it again."
+    ),
+    EdgeReason.TOO_MANY_CONNECTIONS: Shape(
+        503,
+        "server_error",
+        "too_many_connections",
+        "This gateway has as many connections as it accepts. Reuse connections, and try again.",
+        retry_after_s=1,
     ),
     EdgeReason.UNAUTHORIZED: Shape(
         401,
@@ -72,8 +96,8 @@ SHAPES: dict[Reason, Shape] = {
         502,
         "server_error",
         "worker_stream_broken",
-        "The worker's answer ended before it was complete. What arrived until here is valid; send the request again "
-        "to get a whole answer.",
+        "The worker's answer ended before it was complete. The events until here are whole; send the request again "
+        "for a whole answer.",
     ),
     EdgeReason.INTERNAL: Shape(
         500, "server_error", "internal_error", "The gateway failed. Its log has the cause under this request's id."
@@ -99,7 +123,8 @@ SHAPES: dict[Reason, Shape] = {
         502,
         "server_error",
         "worker_no_answer",
-        "The worker closed the connection before it answered. The request may have run; send it again if that is safe.",
+        "The worker closed the connection, or answered nothing that is HTTP. The request may have run; "
+        "send it again if that is safe.",
     ),
     RefusalReason.TIMEOUT: Shape(
         504,

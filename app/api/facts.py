@@ -18,6 +18,8 @@ class Inbound(NamedTuple):
 
     facts: RequestFacts
     body: bytes
+    asked_model: str
+    """As the client named it; with an alias, not what `facts` says."""
 
 
 class Rejected(NamedTuple):
@@ -47,11 +49,12 @@ def read_request(
         return Rejected(EdgeReason.MODEL_MISSING)
     if not isinstance(model, str):
         return Rejected(EdgeReason.INVALID_BODY, "'model' must be a string", "model")
+    asked = model
     target = aliases.get(model)
     if target is not None:
         body = replace_member(body, "model", target)
         model = target
-    return Inbound(RequestFacts(request_id, model, endpoint, routing_key(document, headers)), body)
+    return Inbound(RequestFacts(request_id, model, endpoint, routing_key(document, headers)), body, asked)
 
 
 def routing_key(document: Mapping[str, Any], headers: Sequence[Header]) -> bytes | None:

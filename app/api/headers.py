@@ -14,7 +14,7 @@ NOT_FOR_WORKERS = frozenset(
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
         b"trailer", b"transfer-encoding", b"upgrade", b"host", b"content-length", b"expect", b"accept-encoding",
         # the user's credentials and cookies are for us
-        b"authorization", b"x-api-key", b"api-key", b"cookie", b"cookie2",
+        b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"cookie", b"cookie2",
         # where the client came from is ours to say, and x-request-id is set anew
         b"forwarded", b"via", b"x-real-ip", b"x-request-id",
     )

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from app.api.errors import SHAPES, EdgeReason
-from app.api.families import Family, error_body
+from app.api.edge import DEFAULT_LIMITS, EdgeLimits, EdgeProtocol
 
 log = logging.getLogger("warmset.listener")
 
@@ -22,37 +20,6 @@ KEEP_ALIVE_S = 75
 
 CUT_S = 2.0
 """Time to tell the clients of requests that are cut short, and to close their connections."""
-
-
-class EdgeProtocol(HttpToolsProtocol):
-    """uvicorn's connection, which can also be told to end, and which refuses bad HTTP in OpenAI's shape."""
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["extensions"] = {"warmset": {"connection": self}}
-
-    def close_after_response(self) -> None:
-        """Close the connection once the response under way is complete."""
-        self.cycle.keep_alive = False
-
-    def abort(self) -> None:
-        """Close the connection now: a response was begun that cannot be completed."""
-        self.cycle.disconnected = True
-        self.transport.abort()
-
-    def send_400_response(self, msg: str) -> None:
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is not None and cycle.response_started and not cycle.response_complete:
-            self.abort()  # an answer is under way: anything written now would become part of it
-            return
-        shape = SHAPES[EdgeReason.MALFORMED_HTTP]
-        body = error_body(Family.OPENAI, EdgeReason.MALFORMED_HTTP)
-        head = (
-            b"HTTP/1.1 %d Bad Request\r\ncontent-type: application/json\r\n"
-            b"content-length: %d\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head % (shape.status, len(body)) + body)
-        self.transport.close()
 
 
 class Listener:
@@ -83,14 +50,14 @@ class Listener:
         if self._socket is not None:
             self._socket.close()
 
-    async def run(self, app: Any) -> None:
+    async def run(self, app: Any, limits: EdgeLimits = DEFAULT_LIMITS) -> None:
         """Serve until told to stop and the requests under way have ended."""
         assert self._socket is not None, "bind first"
         # It tells of every bad request and of its own coming and going; a client could fill a log with the former.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config = uvicorn.Config(
             app,
-            http=EdgeProtocol,
+            http=type("LimitedEdge", (EdgeProtocol,), {"limits": limits}),
             ws="none",
             lifespan="off",
             server_header=False,
@@ -111,7 +78,8 @@ class Listener:
         if serving.done():
             return
         requests = list(server.server_state.tasks)
-        log.warning("requests cut short", extra={"listener": self.name, "requests": len(requests)})
+        if requests:
+            log.warning("requests cut short", extra={"listener": self.name, "requests": len(requests)})
         for request in requests:
             request.cancel()
         await asyncio.wait([serving], timeout=CUT_S)

@@ -174,22 +174,26 @@ class _Request:
         target: bytes = scope["raw_path"]
         if scope["query_string"]:
             target += b"?" + scope["query_string"]
+        if inbound.facts.model in gateway.router.pools:
+            record.model = inbound.facts.model  # never a name that nobody serves: it becomes a metric's label
         headers = to_worker(self._headers, record.request_id)
         opened = await gateway.open(inbound.facts, Call(scope["method"].encode(), target, headers, inbound.body))
         if isinstance(opened, Refuse):
             detail = opened.detail
             if opened.reason is RefusalReason.MODEL_NOT_FOUND:
-                detail = f"asked for: {inbound.facts.model[:SHOWN_MODEL]!r}"
+                detail = f"asked for: {inbound.asked_model[:SHOWN_MODEL]!r}"
             await self._refuse(opened.reason, detail)
             return
-        record.model = inbound.facts.model
         record.dispatch = opened.dispatch
         record.status = opened.answer.status
         try:
             await self._relay(opened.answer, opened.dispatch)
             record.outcome = Outcome.SERVED
         except StreamBroken as broken:
-            log.warning("answer broken", extra={"request_id": record.request_id, "cause": str(broken)})
+            worker = opened.dispatch.worker.id
+            log.warning(
+                "answer broken", extra={"request_id": record.request_id, "worker": worker, "cause": str(broken)}
+            )
             await self._cut_short(EdgeReason.STREAM_BROKEN, str(broken))
         except asyncio.CancelledError:
             record.outcome = Outcome.CLIENT_GONE
@@ -206,20 +210,32 @@ class _Request:
         if is_event_stream(headers):
             stream = self._stream = EventStream(clock, self._proxy.requests.gap_bounds_s)
         tail = b""
+        connection = self._scope["extensions"]["warmset"]["connection"]
+        # HTTP/1.0 knows no chunks: without a length, the end of the connection is the end of the body.
+        is_until_close = self._scope["http_version"] == "1.0" and not has_length(headers)
+        if is_until_close:
+            connection.begin_until_close()
         self._is_started = True
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         is_over = False
         while not is_over:
             piece = await answer.read()
             is_over = answer.is_complete
-            if record.ttft_s is None:
-                record.ttft_s = clock() - record.started_at
-            record.bytes_out += len(piece)
             if stream is not None:
+                piece = stream.whole_events(piece)
+                if is_over:
+                    piece += stream.rest()
+                elif not piece:
+                    continue
                 stream.saw(piece)
             else:
                 tail = (tail + piece)[-LAST_EVENTS_MAX:]
-            await send({"type": "http.response.body", "body": piece, "more_body": not is_over})
+            if record.ttft_s is None and answer.status < 400:
+                record.ttft_s = clock() - record.started_at
+            record.bytes_out += len(piece)
+            await send({"type": "http.response.body", "body": piece, "more_body": not is_over or is_until_close})
+        if is_until_close:
+            connection.end_by_close()
         self._watch.stop()
         self._account(tail if stream is None else stream.last_events)
 
@@ -237,7 +253,7 @@ class _Request:
             first, last = stream.first_event, stream.last_events
             event = error_event(self._family, reason, detail, first_event=first, last_events=last)
             if not stream.is_between_events:
-                event = b"\n\n" + event
+                event = b"\n\n" + event  # a half too long to be held back was sent
             connection.close_after_response()
             await self._send({"type": "http.response.body", "body": event, "more_body": False})
             self._account(last)
@@ -294,6 +310,10 @@ class ClientWatch:
 
 def is_event_stream(headers: Sequence[Header]) -> bool:
     return any(name == b"content-type" and value[:17].lower() == b"text/event-stream" for name, value in headers)
+
+
+def has_length(headers: Sequence[Header]) -> bool:
+    return any(name == b"content-length" for name, _ in headers)
 
 
 def routing_headers(dispatch: Dispatch) -> list[Header]:

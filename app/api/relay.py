@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 FIRST_EVENT_MAX = 64 * 1024
 LAST_EVENTS_MAX = 4 * 1024
+HELD_MAX = 64 * 1024
+
+EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})')
 COMPLETION = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})')
@@ -52,6 +55,7 @@ class EventStream:
         "_end",
         "_first",
         "_gap_bounds",
+        "_held",
         "_is_first_whole",
         "_last",
         "_last_at",
@@ -69,12 +73,36 @@ class EventStream:
         self._last = b""
         self._last_at = 0.0
         self._end = b"\n\n"
+        self._held = b""
         self.first_at: float | None = None
         self.events = 0
         self.gap_counts = [0] * (len(gap_bounds) + 1)
         """Gaps between events by class, the last class being all above the last bound. Events of one piece share the
         gap before it evenly, since nothing tells when each was made."""
         self.gap_sum_s = 0.0
+
+    def whole_events(self, piece: bytes) -> bytes:
+        """What of the stream may go on now: everything up to the last whole event.
+
+        Half an event is of no use to a client, and once it is sent nothing can follow it but its other half: an error
+        event would become part of it. A half of more than HELD_MAX goes on as it came, and so does a comment.
+        """
+        if self._held:
+            piece = self._held + piece
+            self._held = b""
+        if piece.endswith(EVENT_ENDS):
+            return piece
+        end = max((piece.rfind(mark) + len(mark) for mark in EVENT_ENDS if mark in piece), default=0)
+        half = piece[end:]
+        if len(half) > HELD_MAX or not self.is_between_events or (half[:1] == b":" and half[-1:] in (b"\n", b"\r")):
+            return piece
+        self._held = half
+        return piece[:end]
+
+    def rest(self) -> bytes:
+        """What was held back, for a stream that ended in the middle of an event by itself."""
+        held, self._held = self._held, b""
+        return held
 
     def saw(self, piece: bytes) -> None:
         """A piece, just as it is passed on."""
@@ -99,7 +127,7 @@ class EventStream:
     @property
     def is_between_events(self) -> bool:
         """Whether an event of ours may follow as it is; else the one under way must be ended with a blank line."""
-        return self._end.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
+        return self._end.endswith(EVENT_ENDS)
 
     @property
     def first_event(self) -> bytes:

@@ -55,13 +55,20 @@ def _store_url(secret: SecretStr) -> SecretStr:
 
 
 def _worker_urls(urls: tuple[str, ...]) -> tuple[str, ...]:
-    checked = tuple(map(worker_url, urls))
     seen: dict[str, None] = {}
-    for url in checked:
+    wrong = []
+    for text in urls:
+        try:
+            url = worker_url(text)
+        except ValueError as error:
+            wrong.append(str(error))
+            continue
         if url in seen:
-            raise ValueError(f"{shown(url)} is there twice")
+            wrong.append(f"{shown(url)} is there twice")
         seen[url] = None
-    return checked
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return tuple(seen)
 
 
 def _model_alias(aliases: Mapping[str, str]) -> Mapping[str, str]:
@@ -149,6 +156,15 @@ class Config(BaseModel):
     max_body_bytes: Annotated[
         Count, Field(description="largest request body; more is answered with 413"), Offer(DATA)
     ] = 33_554_432
+    max_head_bytes: Annotated[
+        Count, Field(description="largest head (request line and headers); more is answered with 431"), Offer(DATA)
+    ] = 32_768
+    request_head_timeout_secs: Annotated[
+        Seconds, Field(description="time for a whole head to arrive; then 408"), Offer(DATA)
+    ] = 10.0
+    max_connections: Annotated[
+        Count, Field(description="connections of clients per serving process; more are answered with 503"), Offer(DATA)
+    ] = 10_000
     max_batch_inputs: Annotated[
         Count, Field(description="entries of one batch of inputs, prompts or documents"), Offer(DATA)
     ] = 2048
@@ -206,6 +222,15 @@ class Config(BaseModel):
         Field(description="serving processes that share the port; without it, one per core that this one may use"),
         Offer(PROCESS, (), "N"),
     ] = None
+    shutdown_delay_secs: Annotated[
+        float,
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="time to go on serving after SIGTERM while readiness says no, so that load balancers notice",
+        ),
+        Offer(PROCESS),
+    ] = 0.0
     shutdown_grace_period_secs: Annotated[
         float,
         Field(ge=0, allow_inf_nan=False, description="time that running requests get to end after SIGTERM"),

@@ -70,6 +70,8 @@ class Router:
         self._pools: dict[str, Pool] = {}
         self._open: dict[int, _Open] = {}
         self._next_token = 1
+        self.was_healthy = False
+        """Whether any pool has ever had a worker that takes requests."""
         self._now = float("-inf")
         self._handlers: dict[type, Callable[[Any], tuple[Command, ...]]] = {
             RequestArrived: self._request_arrived,
@@ -237,11 +239,15 @@ class Router:
                 self._workers[name] for name in sorted(self._workers) if model in self._workers[name].worker.models
             )
             if members:
-                self._pools[model] = Pool(model, members)
+                self._put(Pool(model, members))
             else:
                 self._pools.pop(model, None)
 
     def _refresh_pools(self, worker: Worker) -> None:
         """Eligibility of this worker changed; membership did not."""
         for model in worker.models:
-            self._pools[model] = Pool(model, self._pools[model].members)
+            self._put(Pool(model, self._pools[model].members))
+
+    def _put(self, pool: Pool) -> None:
+        self._pools[pool.model] = pool
+        self.was_healthy = self.was_healthy or (bool(pool.eligible) and not pool.panic)

@@ -1,5 +1,6 @@
 """Runs the router on live events, and walks its rankings until a worker answers."""
 
+import logging
 from collections.abc import Callable, Iterable
 
 from app.core.fleet.commands import Command, Dispatch, Probe, Refuse
@@ -9,6 +10,8 @@ from app.core.fleet.reasons import Outcome
 from app.core.fleet.request import RequestFacts
 from app.core.router import Router
 from app.runtime.ports import Answer, Telemetry, Upstream
+
+log = logging.getLogger("warmset.gateway")
 
 
 class Exchange:
@@ -52,8 +55,15 @@ class Gateway:
             try:
                 answer = await self._upstream.send(verdict.worker, call)
             except UpstreamError as error:
-                self._telemetry.upstream_failed(verdict.worker.id, error.failure)
+                failed = verdict.worker.id
+                self._telemetry.upstream_failed(failed, error.failure)
+                log.warning(
+                    "worker gave no answer",
+                    extra={"request_id": facts.request_id, "worker": failed, "cause": str(error)},
+                )
                 verdict = self._decide(facts, DispatchFailed(verdict.token, error.failure))
+                if isinstance(verdict, Refuse):
+                    verdict.detail = f"{verdict.detail}; {error}"
             except BaseException:
                 self.finish(verdict, Outcome.CLIENT_GONE)
                 raise

@@ -12,13 +12,10 @@ class Readiness:
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        self._was_ready = False
         self.is_shutting_down = False
 
     def problem(self) -> str | None:
         """Why not, or None."""
         if self.is_shutting_down:
             return "shutting down"
-        if not self._was_ready:
-            self._was_ready = any(pool.eligible and not pool.panic for pool in self._router.pools.values())
-        return None if self._was_ready else "no worker is healthy yet"
+        return None if self._router.was_healthy else "no worker is healthy yet"

@@ -90,6 +90,10 @@ class Metrics:
         if record.refusal == STREAM_BROKEN and record.dispatch is not None:
             self._workers.stream_broken(record.dispatch.worker.id)
 
+    def refused(self, reason: str) -> None:
+        """A connection was refused before there was a request."""
+        self._requests.refused(reason)
+
     # Told by the process
 
     def store_failed(self) -> None:

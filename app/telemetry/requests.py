@@ -114,6 +114,10 @@ class RequestMetrics:
             if verdict.reason is ChoiceReason.FAILOVER:
                 self._retries.add()
 
+    def refused(self, reason: str) -> None:
+        """`reason` is one of a closed set."""
+        self._refusals.add((reason,))
+
     def ended(self, record: RequestRecord) -> None:
         """Exactly once per request."""
         endpoint = record.endpoint if record.endpoint in self._endpoints else "other"

@@ -239,6 +239,9 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if not 100 <= status <= 599:
+            self._fail(f"malformed answer: status {status}")
+            return
         if self._answer is not None and status >= 200:
             if status in (204, 304):
                 self._is_delimited = True

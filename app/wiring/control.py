@@ -81,7 +81,8 @@ class ControlProcess:
         """Not ready, no new connections, running requests get the grace period or until `cut_now`; then close."""
         self._workers_readiness.is_shutting_down = True
         # The serving processes first: readiness and metrics can be asked while their requests end.
-        await self._processes.end(self.config.shutdown_grace_period_secs, cut_now)
+        config = self.config
+        await self._processes.end(config.shutdown_delay_secs + config.shutdown_grace_period_secs, cut_now)
         for listener, running in self._listening:
             await listener.stop(running, ADMIN_GRACE_S, cut_now)
         await self._stack.aclose()

@@ -9,6 +9,7 @@ from app import __version__
 from app.api.auth import Keys
 from app.api.body import BodyLimits
 from app.api.data import DataPlane
+from app.api.edge import EdgeLimits
 from app.api.endpoints import ENDPOINTS
 from app.api.listener import Listener
 from app.api.proxy import Proxy, ProxyOptions
@@ -64,15 +65,28 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
 
         listener = Listener(config.host, port, name="data", is_shared=True)
         listener.bind()
-        running = tasks.start(listener.run(_data_plane(config, gateway, readiness, metrics, tasks)), "data listener")
+        app = _data_plane(config, gateway, readiness, metrics, tasks)
+        running = tasks.start(listener.run(app, _edge_limits(config, metrics)), "data listener")
         tasks.every(REPORT_S, serving.report, "report")
         start_lag_meter(tasks.start, metrics.loop_lagged, clock=monotonic)
         channel.send(_ready())
         await asyncio.wait([serving.stop, running], return_when=asyncio.FIRST_COMPLETED)
         readiness.is_shutting_down = True
+        if config.shutdown_delay_secs:
+            # Who has not yet read that we are not ready goes on being served.
+            await asyncio.wait([serving.cut], timeout=config.shutdown_delay_secs)
         await listener.stop(running, config.shutdown_grace_period_secs, serving.cut)
         channel.send({"kind": "snapshot", "number": 0, "families": snapshot(metrics.registry)})
         await channel.flushed()
+
+
+def _edge_limits(config: Config, metrics: Metrics) -> EdgeLimits:
+    return EdgeLimits(
+        max_head_bytes=config.max_head_bytes,
+        head_timeout_s=config.request_head_timeout_secs,
+        max_connections=config.max_connections,
+        on_refused=lambda reason: metrics.refused(reason.value),
+    )
 
 
 def thresholds(config: Config) -> HealthThresholds:

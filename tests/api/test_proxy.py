@@ -136,6 +136,68 @@ async def test_a_stream_passes_as_it_came(edge: Edge) -> None:
         assert edge.told.records[0].ttft_s is not None
 
 
+async def test_a_stream_that_ends_inside_an_event_by_itself_is_not_ours_to_mend(edge: Edge) -> None:
+    pieces = [*events(2), b"data: the last one has no blank line"]
+    async with RawWorker(stream(*pieces)) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(edge.url + "/v1/chat/completions", content=BODY)
+        assert answer.content == b"".join(pieces)
+
+
+async def test_what_has_no_end_of_an_event_is_not_held_for_ever(edge: Edge) -> None:
+    pieces = [b"x" * 30_000] * 8
+    async with RawWorker(stream(*pieces, end=False)) as worker:
+        edge.add(worker)
+        body = dechunk((await (await edge.talk(post())).rest()).split(b"\r\n\r\n", 1)[1])
+        assert body.count(b"x") > 180_000
+        assert b'\n\ndata: {"error"' in body
+
+
+async def test_a_comment_alone_passes_at_once(edge: Edge) -> None:
+    go_on = asyncio.Event()
+
+    async def ping(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(STREAM_HEAD + b"8\r\n: ping\n\n\r\n7\r\n: ping\n\r\n")
+        await go_on.wait()
+        await connection.send(b"9\r\ndata: 1\n\n\r\n0\r\n\r\n")
+
+    async with RawWorker(ping) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post())
+        await talk.until(b": ping\n\n")
+        await talk.until(b": ping\n")
+        go_on.set()
+        await talk.until(b"data: 1\n\n")
+
+
+async def test_a_client_of_http_1_0_gets_no_chunks(edge: Edge) -> None:
+    async with RawWorker(stream(*events(3))) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post().replace(b"HTTP/1.1", b"HTTP/1.0"))
+        head, body = (await talk.rest()).split(b"\r\n\r\n", 1)
+        assert b"transfer-encoding" not in head
+        assert body == b"".join(events(3))
+        await edge.at_rest()
+        assert edge.told.records[0].outcome is Outcome.SERVED
+
+
+async def test_a_status_that_http_does_not_know_is_no_answer(edge: Edge) -> None:
+    async def odd(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 999 Odd\r\ncontent-length: 0\r\n\r\n")
+
+    async with RawWorker(odd) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            answer = await client.post(edge.url + "/v1/completions", content=BODY)
+        assert answer.status_code == 502
+        assert "status 999" in answer.json()["error"]["message"]
+        record = edge.told.records[0]
+        assert (record.model, record.status) == ("m", 502), "a model that exists keeps its name in metrics"
+
+
 async def test_usage_is_read_as_it_goes_by(edge: Edge) -> None:
     usage = (
         b'data: {"choices":[],"usage":{"prompt_tokens":7,"total_tokens":9,"completion_tokens":2,'
@@ -234,7 +296,9 @@ def parse(raw: bytes) -> list[tuple[str, str]]:
     return read
 
 
-@pytest.mark.parametrize("tail", [b"", b'data: {"par', b"data: x\n"], ids=["between", "inside", "after a line"])
+@pytest.mark.parametrize(
+    "tail", [b"", b'data: {"par', b"data: x\n", b"data: x\r\n\r"], ids=["between", "inside", "line", "crlf"]
+)
 async def test_a_broken_chat_stream_ends_with_one_error_event(edge: Edge, tail: bytes) -> None:
     pieces = [*events(2), *([tail] if tail else [])]
     async with RawWorker(stream(*pieces, end=False)) as worker:
@@ -242,7 +306,8 @@ async def test_a_broken_chat_stream_ends_with_one_error_event(edge: Edge, tail: 
         talk = await edge.talk(post())
         raw = await talk.rest()
         body = dechunk(raw.split(b"\r\n\r\n", 1)[1])
-        assert body.startswith(b"".join(pieces)), "what arrived is passed on"
+        assert body.startswith(b"".join(events(2)) + b"data: "), "whole events are passed on, half of one is of no use"
+        assert [json.loads(data) for _, data in parse(body)], "every event of the stream can be read"
         error = json.loads(parse(body)[-1][1])["error"]
         assert error["code"] == "worker_stream_broken"
         assert error["type"] == "server_error"

@@ -1,0 +1,269 @@
+"""uvicorn's HTTP/1.1 connection, with the manners that an edge needs.
+
+Rule 1: what a request may be is checked while it arrives; no application sees one that breaks a limit.
+Rule 2: nothing waits for ever: not for the rest of a head, not for the rest of a body.
+Rule 3: a refusal has a body in OpenAI's shape, and the connection ends with it, since nobody can say where the next
+request would begin.
+
+A client that closes its sending side counts as gone, since TCP cannot tell that from leaving. A client that pipelines a
+second request is not watched until the first is answered: its bytes are not read meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from app.api.errors import SHAPES, EdgeReason
+from app.api.families import Family, error_body
+
+UNTIL_CLOSE = 1 << 62
+"""A length that no body reaches: the body of an HTTP/1.0 answer ends where its connection does."""
+
+REASONS = {400: b"Bad Request", 408: b"Request Timeout", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLimits:
+    """max_head_bytes: request line and headers. head_timeout_s: from a head's first byte to its last.
+    body_pace: bytes that must arrive in each `body_window_s`. on_refused: told of every refusal made here."""
+
+    max_head_bytes: int = 32 * 1024
+    max_headers: int = 100
+    max_target_bytes: int = 8 * 1024
+    head_timeout_s: float = 10.0
+    body_window_s: float = 10.0
+    body_pace: int = 10 * 1024
+    max_connections: int = 10_000
+    on_refused: Callable[[EdgeReason], None] = lambda reason: None
+
+
+DEFAULT_LIMITS = EdgeLimits()
+
+
+class EdgeProtocol(HttpToolsProtocol):
+    """One connection. `limits` is set by the listener, on a subclass of its own."""
+
+    limits = DEFAULT_LIMITS
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._head_bytes = 0
+        self._is_in_head = False
+        self._is_in_body = False
+        self._is_upgrade_ignored = False
+        self._refusal: EdgeReason | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._window_bytes = 0
+
+    # For the application, as scope["extensions"]["warmset"]["connection"]
+
+    def close_after_response(self) -> None:
+        """Close the connection once the response under way is complete."""
+        self.cycle.keep_alive = False
+
+    def abort(self) -> None:
+        """Close the connection now: a response was begun that cannot be completed."""
+        self.cycle.disconnected = True
+        self.transport.abort()
+
+    def begin_until_close(self) -> None:
+        """The response about to start has no length, and its client knows no chunks."""
+        self.cycle.chunked_encoding = False
+        self.cycle.expected_content_length = UNTIL_CLOSE
+
+    def end_by_close(self) -> None:
+        """The last byte of such a response was sent."""
+        self.cycle.response_complete = True
+        self.cycle.message_event.set()
+        self.transport.close()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.max_connections:
+            self._refuse(EdgeReason.TOO_MANY_CONNECTIONS)
+        else:
+            self._arm_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        if self.transport.is_closing():
+            return
+        if self._is_in_body:
+            self._window_bytes += len(data)
+        else:
+            self._head_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._go_on_without_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(EdgeReason.MALFORMED_HTTP)
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+        elif self._is_in_head and self._head_bytes > self.limits.max_head_bytes:
+            self._refuse(EdgeReason.HEAD_TOO_LARGE)
+        elif self._is_in_head:
+            self._arm_head()
+        elif self._is_in_body and self._timer is None:
+            self._window_bytes = 0
+            self._timer = self.loop.call_later(self.limits.body_window_s, self._check_pace)
+
+    # httptools callbacks
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+        self._is_upgrade_ignored = False
+        self.scope["extensions"] = {"warmset": {"connection": self}}
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        self._disarm()
+        self._refusal = self._refusal or self._judge_head()
+        if self._refusal is None:
+            self._is_in_body = True
+            self._head_bytes = 0
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._refusal is None:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self._is_upgrade_ignored or self._refusal is not None:
+            return
+        if self.parser.should_upgrade() and self._has_body():
+            # httptools takes the body for bytes of the other protocol; it comes with the exception that follows.
+            self._is_upgrade_ignored = True
+            return
+        self._is_in_body = False
+        self._disarm()
+        super().on_message_complete()
+
+    # What a head may be
+
+    def _judge_head(self) -> EdgeReason | None:
+        limits = self.limits
+        if len(self.url) > limits.max_target_bytes:
+            return EdgeReason.TARGET_TOO_LONG
+        headers = self.headers
+        if len(headers) > limits.max_headers:
+            return EdgeReason.HEAD_TOO_LARGE
+        size = hosts = 0
+        for name, value in headers:
+            size += len(name) + len(value)
+            hosts += name == b"host"
+        if size > limits.max_head_bytes:
+            return EdgeReason.HEAD_TOO_LARGE
+        if hosts != 1 and (hosts > 1 or self.parser.get_http_version() != "1.0"):
+            return EdgeReason.MALFORMED_HTTP
+        return None
+
+    def _has_body(self) -> bool:
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0"))
+            for name, value in self.headers
+        )
+
+    def _go_on_without_upgrade(self, rest: bytes) -> None:
+        """RFC 9110 §7.8: a server that does not know the protocol goes on as if it had not been named.
+
+        The parser has ended the message before its body. A new one is told of a message with the same framing.
+        """
+        if not self._is_upgrade_ignored:
+            return  # it had no body, and is under way
+        framing = [header for header in self.headers if header[0] in (b"content-length", b"transfer-encoding")]
+        self.parser = httptools.HttpRequestParser(_Rest(self))
+        head = b"".join(b"%s: %s\r\n" % header for header in framing)
+        self._is_upgrade_ignored = False
+        self.parser.feed_data(b"POST / HTTP/1.1\r\nhost: -\r\n" + head + b"\r\n" + rest)
+
+    # Time
+
+    def _arm_head(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.limits.head_timeout_s, self._refuse, EdgeReason.HEAD_TIMEOUT)
+
+    def _check_pace(self) -> None:
+        self._timer = None
+        if self.flow.read_paused:
+            pass  # it is we who do not read
+        elif self._window_bytes < self.limits.body_pace:
+            self._refuse(EdgeReason.BODY_TIMEOUT)
+            return
+        self._window_bytes = 0
+        self._timer = self.loop.call_later(self.limits.body_window_s, self._check_pace)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Refusals
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(EdgeReason.MALFORMED_HTTP)
+
+    def _refuse(self, reason: EdgeReason) -> None:
+        """Answer and close. When an answer is under way, only close: what is written now would become part of it."""
+        self._disarm()
+        self._refusal = reason
+        if self.transport.is_closing():
+            return
+        self.limits.on_refused(reason)
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.abort()
+                return
+        shape = SHAPES[reason]
+        body = error_body(Family.OPENAI, reason)
+        retry = b"retry-after: %d\r\n" % shape.retry_after_s if shape.retry_after_s is not None else b""
+        self.transport.write(
+            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n%scontent-length: %d\r\nconnection: close\r\n\r\n%s"
+            % (shape.status, REASONS.get(shape.status, b"Error"), retry, len(body), body)
+        )
+        self.transport.close()
+
+
+class _Rest:
+    """Receives the rest of a message whose head was read already, and everything after it."""
+
+    def __init__(self, protocol: EdgeProtocol) -> None:
+        self._protocol = protocol
+        self._is_first = True
+
+    def on_message_begin(self) -> None:
+        if not self._is_first:
+            self._protocol.on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._is_first:
+            self._protocol.on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_first:
+            self._protocol.on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if not self._is_first:
+            self._protocol.on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._protocol.on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_first = False
+        self._protocol.on_message_complete()

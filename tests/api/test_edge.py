@@ -1,0 +1,199 @@
+"""What a request may be, and how long it may take to arrive."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.api.edge import EdgeLimits
+from app.api.errors import EdgeReason
+from app.api.listener import Listener
+from app.api.respond import Receive, Scope, Send, send_json
+from app.runtime.tasks import Tasks
+
+REFUSED: list[EdgeReason] = []
+LIMITS = EdgeLimits(
+    max_head_bytes=4096,
+    max_headers=20,
+    max_target_bytes=500,
+    head_timeout_s=0.3,
+    body_window_s=0.3,
+    body_pace=100,
+    max_connections=6,
+    on_refused=REFUSED.append,
+)
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with what it was sent."""
+    body = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        body += message["body"]
+        if not message["more_body"]:
+            break
+    await send_json(send, 200, json.dumps({"path": scope["path"], "body": body.decode()}).encode())
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    tasks = Tasks()
+    listener = Listener("127.0.0.1", 0, name="edge")
+    listener.bind()
+    serving = tasks.start(listener.run(echo, LIMITS), "edge")
+    await asyncio.sleep(0.02)
+    REFUSED.clear()
+    yield int(listener.url.rpartition(":")[2])
+    await listener.stop(serving, 0.3, asyncio.get_running_loop().create_future())
+    await tasks.stop()
+
+
+async def talk(port: int, *pieces: bytes, pause_s: float = 0.0, limit_s: float = 5.0) -> bytes:
+    """Send the pieces, and read until the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for piece in pieces:
+            if writer.transport.is_closing():
+                break  # refused before the end
+            writer.write(piece)
+            if pause_s:
+                await asyncio.sleep(pause_s)
+        async with asyncio.timeout(limit_s):
+            return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+def request(headers: bytes = b"", body: bytes = b"", target: bytes = b"/x", version: bytes = b"1.1") -> bytes:
+    return b"POST %s HTTP/%s\r\nhost: h\r\nconnection: close\r\n%scontent-length: %d\r\n\r\n%s" % (
+        target,
+        version,
+        headers,
+        len(body),
+        body,
+    )
+
+
+def answered(raw: bytes) -> tuple[int, str]:
+    """Status, and the error's code or the echoed body."""
+    head, body = raw.split(b"\r\n\r\n", 1)
+    answer = json.loads(body)
+    return int(head.split(b" ")[1]), answer["error"]["code"] if "error" in answer else answer["body"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "code"),
+    [
+        (request(b"x: %s\r\n" % (b"y" * 5000)), 431, "head_too_large"),
+        (request(b"".join(b"x%d: y\r\n" % number for number in range(30))), 431, "head_too_large"),
+        (b"POST /x HTTP/1.1\r\nhost: h\r\nx: " + b"y" * 100_000, 431, "head_too_large"),
+        (request(target=b"/" + b"x" * 600), 414, "target_too_long"),
+        (b"POST /x HTTP/1.1\r\ncontent-length: 0\r\n\r\n", 400, "malformed_http"),
+        (request(b"host: again\r\n"), 400, "malformed_http"),
+        (request(b"transfer-encoding: chunked\r\n", b"{}"), 400, "malformed_http"),
+        (request(b"content-length: 7\r\n", b"{}"), 400, "malformed_http"),
+        (request(b"x: a\r\n b\r\n"), 400, "malformed_http"),
+        (request(b"x : a\r\n"), 400, "malformed_http"),
+        (b"POST /x HTTP/1.1\nhost: h\ncontent-length: 0\n\n", 400, "malformed_http"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", 400, "malformed_http"),
+    ],
+)
+async def test_what_breaks_a_limit_is_refused_and_counted(port: int, raw: bytes, status: int, code: str) -> None:
+    assert answered(await talk(port, raw)) == (status, code)
+    assert [reason.value for reason in REFUSED] == [code]
+
+
+async def test_what_keeps_the_limits_passes(port: int) -> None:
+    headers = b"".join(b"x%d: y\r\n" % number for number in range(15))
+    assert answered(await talk(port, request(headers, b"{}", target=b"/" + b"x" * 400))) == (200, "{}")
+    assert not REFUSED
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 40])
+async def test_a_request_in_any_pieces(port: int, step: int) -> None:
+    raw = request(b"x: y\r\n", b'{"a": 1}')
+    pieces = [raw[start : start + step] for start in range(0, len(raw), step)]
+    assert answered(await talk(port, *pieces, pause_s=0.0001)) == (200, '{"a": 1}')
+
+
+async def test_a_head_that_does_not_end(port: int) -> None:
+    assert answered(await talk(port, b"POST /x HTTP/1.1\r\nhost: h\r\n")) == (408, "head_timeout")
+
+
+async def test_a_connection_that_says_nothing(port: int) -> None:
+    assert answered(await talk(port)) == (408, "head_timeout")
+
+
+async def test_a_head_that_drips(port: int) -> None:
+    drips = [b"POST /x HTTP/1.1\r\nhost: h\r\n", *[b"x: y\r\n"] * 12]
+    assert answered(await talk(port, *drips, pause_s=0.05)) == (408, "head_timeout")
+
+
+async def test_a_body_that_drips(port: int) -> None:
+    drips = [b"POST /x HTTP/1.1\r\nhost: h\r\ncontent-length: 1000\r\n\r\n", *[b"x"] * 20]
+    assert answered(await talk(port, *drips, pause_s=0.05)) == (408, "body_timeout")
+
+
+async def test_a_slow_body_that_keeps_the_pace(port: int) -> None:
+    raw = b"POST /x HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 1000\r\n\r\n"
+    assert answered(await talk(port, raw, *[b"x" * 50] * 20, pause_s=0.05)) == (200, "x" * 1000)
+
+
+async def test_more_connections_than_accepted(port: int) -> None:
+    open_ones = [await asyncio.open_connection("127.0.0.1", port) for _ in range(6)]
+    await asyncio.sleep(0.05)
+    raw = await talk(port, request(body=b"{}"))
+    assert answered(raw) == (503, "too_many_connections")
+    assert b"retry-after: 1" in raw
+    for _, writer in open_ones:
+        writer.transport.abort()
+    await asyncio.sleep(0.05)
+    assert answered(await talk(port, request(body=b"{}"))) == (200, "{}")
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_an_upgrade_that_we_do_not_know_is_ignored(port: int, is_chunked: bool, is_split: bool) -> None:
+    # What Java's own client sends by default, and curl --http2.
+    upgrade = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n"
+    head = b"POST /x HTTP/1.1\r\nhost: h\r\n" + upgrade
+    if is_chunked:
+        parts = (head + b"transfer-encoding: chunked\r\n\r\n", b'8\r\n{"a": 1}\r\n0\r\n\r\n')
+    else:
+        parts = (head + b"content-length: 8\r\n\r\n", b'{"a": 1}')
+    again = request(body=b"again")
+    pieces = (*parts, again) if is_split else (b"".join(parts) + again,)
+    raw = await talk(port, *pieces, pause_s=0.02)
+    first, second = raw.split(b"HTTP/1.1 200 OK")[1:]
+    assert b'{\\"a\\": 1}' in first
+    assert b'"body": "again"' in second
+
+
+async def test_an_upgrade_without_a_body(port: int) -> None:
+    raw = b"GET /x HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(raw)
+    async with asyncio.timeout(2):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.transport.abort()
+
+
+async def test_two_requests_at_once_are_answered_in_turn(port: int) -> None:
+    first = b"POST /1 HTTP/1.1\r\nhost: h\r\ncontent-length: 1\r\n\r\na"
+    raw = await talk(port, first + request(body=b"b", target=b"/2"))
+    assert raw.index(b'"/1"') < raw.index(b'"/2"')
+
+
+async def test_expect_is_answered_here(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST /x HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
+    async with asyncio.timeout(2):
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"{}")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    writer.transport.abort()
