@@ -23,6 +23,9 @@ from app.api.families import Family, error_body
 UNTIL_CLOSE = 1 << 62
 """A length that no body reaches: the body of an HTTP/1.0 answer ends where its connection does."""
 
+LINGER_S = 1.0
+"""Time for a refused client to read why, and to stop sending."""
+
 REASONS = {400: b"Bad Request", 408: b"Request Timeout", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
 
 
@@ -96,7 +99,7 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._refusal is not None:
             return
         if self._is_in_body:
             self._window_bytes += len(data)
@@ -107,7 +110,7 @@ class EdgeProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._go_on_without_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._refuse(EdgeReason.MALFORMED_HTTP)
+            self._refusal = EdgeReason.MALFORMED_HTTP
         if self._refusal is not None:
             self._refuse(self._refusal)
         elif self._is_in_head and self._head_bytes > self.limits.max_head_bytes:
@@ -218,6 +221,7 @@ class EdgeProtocol(HttpToolsProtocol):
         """Answer and close. When an answer is under way, only close: what is written now would become part of it."""
         self._disarm()
         self._refusal = reason
+        self._is_in_head = self._is_in_body = False
         if self.transport.is_closing():
             return
         self.limits.on_refused(reason)
@@ -235,7 +239,10 @@ class EdgeProtocol(HttpToolsProtocol):
             b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n%scontent-length: %d\r\nconnection: close\r\n\r\n%s"
             % (shape.status, REASONS.get(shape.status, b"Error"), retry, len(body), body)
         )
-        self.transport.close()
+        # Closed at once, with bytes of the client unread, the kernel would send a reset, and the client might never
+        # see why. So its bytes are read and dropped for a moment.
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(LINGER_S, self.transport.close)
 
 
 class _Rest:
