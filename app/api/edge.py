@@ -32,7 +32,8 @@ REASONS = {400: b"Bad Request", 408: b"Request Timeout", 414: b"URI Too Long", 4
 @dataclass(frozen=True, slots=True)
 class EdgeLimits:
     """max_head_bytes: request line and headers. head_timeout_s: from a head's first byte to its last.
-    body_pace: bytes that must arrive in each `body_window_s`. on_refused: told of every refusal made here."""
+    body_pace: bytes that must arrive in each `body_window_s`. write_stall_s: how long a client may take nothing while
+    bytes wait for it. on_refused: told of every refusal made here."""
 
     max_head_bytes: int = 32 * 1024
     max_headers: int = 100
@@ -41,6 +42,7 @@ class EdgeLimits:
     body_window_s: float = 10.0
     body_pace: int = 10 * 1024
     max_connections: int = 10_000
+    write_stall_s: float = 60.0
     on_refused: Callable[[EdgeReason], None] = lambda reason: None
 
 
@@ -61,6 +63,8 @@ class EdgeProtocol(HttpToolsProtocol):
         self._refusal: EdgeReason | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._window_bytes = 0
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._waiting_bytes = 0
 
     # For the application, as scope["extensions"]["warmset"]["connection"]
 
@@ -95,7 +99,17 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._disarm_stall()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._waiting_bytes = self.transport.get_write_buffer_size()
+        self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._disarm_stall()
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -206,6 +220,21 @@ class EdgeProtocol(HttpToolsProtocol):
             return
         self._window_bytes = 0
         self._timer = self.loop.call_later(self.limits.body_window_s, self._check_pace)
+
+    def _check_stall(self) -> None:
+        """A slow client is waited for as long as it takes anything at all; one that takes nothing is cut."""
+        waiting = self.transport.get_write_buffer_size()
+        if waiting < self._waiting_bytes:
+            self._waiting_bytes = waiting
+            self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
+        else:
+            self.limits.on_refused(EdgeReason.WRITE_STALL)
+            self.transport.abort()
+
+    def _disarm_stall(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
 
     def _disarm(self) -> None:
         if self._timer is not None:

@@ -18,6 +18,7 @@ class EdgeReason(StrEnum):
     HEAD_TIMEOUT = "head_timeout"
     BODY_TIMEOUT = "body_timeout"
     TOO_MANY_CONNECTIONS = "too_many_connections"
+    WRITE_STALL = "write_stall"
     UNAUTHORIZED = "unauthorized"
     UNKNOWN_PATH = "unknown_path"
     METHOD_NOT_ALLOWED = "method_not_allowed"
@@ -66,6 +67,8 @@ SHAPES: dict[Reason, Shape] = {
         "This gateway has as many connections as it accepts. Reuse connections, and try again.",
         retry_after_s=1,
     ),
+    # Counted only: who reads nothing cannot be told.
+    EdgeReason.WRITE_STALL: Shape(408, "invalid_request_error", "write_stall", "The client read nothing for too long."),
     EdgeReason.UNAUTHORIZED: Shape(
         401,
         "authentication_error",

@@ -119,6 +119,12 @@ class Config(BaseModel):
         Field(description="time for a whole request, from its arrival to the end of the answer"),
         Offer(WORKERS),
     ] = 1800.0
+    first_byte_timeout_secs: Annotated[
+        Seconds, Field(description="time until a worker begins to answer; a reasoning model may think"), Offer(WORKERS)
+    ] = 600.0
+    stream_idle_timeout_secs: Annotated[
+        Seconds, Field(description="time between two pieces of a worker's answer"), Offer(WORKERS)
+    ] = 600.0
 
     policy: Annotated[
         str,
@@ -165,6 +171,9 @@ class Config(BaseModel):
     max_connections: Annotated[
         Count, Field(description="connections of clients per serving process; more are answered with 503"), Offer(DATA)
     ] = 10_000
+    write_stall_timeout_secs: Annotated[
+        Seconds, Field(description="time that a client may read nothing while bytes wait for it"), Offer(DATA)
+    ] = 60.0
     max_batch_inputs: Annotated[
         Count, Field(description="entries of one batch of inputs, prompts or documents"), Offer(DATA)
     ] = 2048

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from app.core.fleet.exchange import Call, UpstreamError
 from app.core.fleet.reasons import Failure
 from app.core.fleet.worker import Worker
-from app.upstream.connection import Connection, StaleConnection, WorkerAnswer
+from app.upstream.connection import Connection, StaleConnection, TimeLimits, WorkerAnswer
 
 IDLE_S = 3.0
 """How long an idle connection is kept. uvicorn, and so vLLM, closes its side after 5 s: ours must go first."""
@@ -18,7 +18,7 @@ SWEEP_S = 1.0
 class HttpUpstream:
     """Sends calls to workers over kept-alive connections. Belongs to one event loop.
 
-    connect_timeout_s: for name look-up, TCP and TLS together. request_timeout_s: for a whole exchange.
+    connect_timeout_s: for name look-up, TCP and TLS together. limits: for each exchange.
     credential: bearer token that workers want, sent with every call.
     """
 
@@ -26,12 +26,12 @@ class HttpUpstream:
         self,
         *,
         connect_timeout_s: float,
-        request_timeout_s: float,
+        limits: TimeLimits,
         credential: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._connect_timeout_s = connect_timeout_s
-        self._request_timeout_s = request_timeout_s
+        self._limits = limits
         self._credential = credential
         self._tls = tls
         self._origins: dict[str, _Origin] = {}
@@ -44,12 +44,12 @@ class HttpUpstream:
         connection = origin.take_idle()
         if connection is not None:
             try:
-                return await connection.exchange(head, call.body, self._request_timeout_s)
+                return await connection.exchange(head, call.body, self._limits)
             except StaleConnection:
                 pass  # nothing of the answer was seen, so one try on a fresh connection repeats nothing
         connection = await origin.connect(self._connect_timeout_s)
         try:
-            return await connection.exchange(head, call.body, self._request_timeout_s)
+            return await connection.exchange(head, call.body, self._limits)
         except StaleConnection:
             raise UpstreamError(Failure.CONNECT, "closed by the worker as soon as it was opened") from None
 

@@ -9,6 +9,7 @@ Invariants
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 import httptools
@@ -36,6 +37,16 @@ HOP_BY_HOP = frozenset(
     )
 )
 """RFC 9110 §7.6.1: these speak of one connection and end with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimits:
+    """Seconds. total: for a whole exchange, body included. first_byte: until the answer begins; a reasoning model may
+    think for minutes. idle: between two pieces of the answer."""
+
+    total: float
+    first_byte: float
+    idle: float
 
 
 class StaleConnection(Exception):
@@ -146,7 +157,10 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser = httptools.HttpResponseParser(self)
         self._answer: WorkerAnswer | None = None
-        self._deadline: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._limits: TimeLimits | None = None
+        self._began_at = 0.0
+        self._heard_at = 0.0
         self._exchanges = 0
         self._received = False
         self._paused = False
@@ -158,10 +172,10 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, head: bytes, body: bytes, timeout_s: float) -> WorkerAnswer:
+    async def exchange(self, head: bytes, body: bytes, limits: TimeLimits) -> WorkerAnswer:
         """Send a request and wait for the head of the answer.
 
-        Raises StaleConnection when a reused connection proves closed, UpstreamError otherwise. `timeout_s` bounds the
+        Raises StaleConnection when a reused connection proves closed, UpstreamError otherwise. `limits` hold for the
         whole exchange, body included. Cancelling closes the connection.
         """
         assert self._answer is None, "a connection carries one exchange at a time"
@@ -171,7 +185,9 @@ class Connection(asyncio.Protocol):
         answer = self._answer = WorkerAnswer(self)
         self._exchanges += 1
         self._received = False
-        self._deadline = self._loop.call_later(timeout_s, self._out_of_time)
+        self._limits = limits
+        self._began_at = self._heard_at = self._loop.time()
+        self._timer = self._loop.call_at(self._due(limits), self._check_time)
         if len(body) <= HIGH_WATER:
             transport.write(head + body)
         else:
@@ -192,6 +208,7 @@ class Connection(asyncio.Protocol):
     def resume_reading(self) -> None:
         if self._paused and self._transport is not None:
             self._paused = False
+            self._heard_at = self._loop.time()
             self._transport.resume_reading()
 
     # asyncio.Protocol
@@ -201,6 +218,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received = True
+        self._heard_at = self._loop.time()
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -268,9 +286,30 @@ class Connection(asyncio.Protocol):
 
     # Endings
 
-    def _out_of_time(self) -> None:
-        self._deadline = None
-        self._fail("no complete answer in the time allowed for a request", Failure.TIMEOUT)
+    def _due(self, limits: TimeLimits) -> float:
+        """Loop time at which the first of the limits ends, as things are."""
+        answer = self._answer
+        if answer is None or not answer.status:
+            return self._began_at + min(limits.total, limits.first_byte)
+        if self._paused:
+            return self._began_at + limits.total  # it is our client who makes the worker wait
+        return min(self._began_at + limits.total, self._heard_at + limits.idle)
+
+    def _check_time(self) -> None:
+        """One timer per exchange: pieces only move a stamp, and the timer looks at it when it ends."""
+        limits, answer, now = self._limits, self._answer, self._loop.time()
+        self._timer = None
+        if limits is None or answer is None:
+            return
+        due = self._due(limits)
+        if due > now:
+            self._timer = self._loop.call_at(due, self._check_time)
+        elif now >= self._began_at + limits.total:
+            self._fail(f"no complete answer within {limits.total:g} s", Failure.TIMEOUT)
+        elif not answer.status:
+            self._fail(f"no answer began within {limits.first_byte:g} s", Failure.TIMEOUT)
+        else:
+            self._fail(f"nothing came for {limits.idle:g} s", Failure.TIMEOUT)
 
     def _fail(self, text: str, failure: Failure = Failure.NO_ANSWER) -> None:
         answer = self._answer
@@ -287,9 +326,9 @@ class Connection(asyncio.Protocol):
 
     def _end_exchange(self) -> None:
         self._answer = None
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def end_to_end(headers: list[Header]) -> list[Header]:

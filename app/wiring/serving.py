@@ -29,6 +29,7 @@ from app.telemetry.lag import start_lag_meter
 from app.telemetry.merge import snapshot
 from app.telemetry.metrics import Metrics
 from app.upstream.client import HttpUpstream
+from app.upstream.connection import TimeLimits
 from app.wiring.chance import streams_of_chance
 
 
@@ -49,7 +50,11 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
         )
         upstream = HttpUpstream(
             connect_timeout_s=config.connect_timeout_secs,
-            request_timeout_s=config.request_timeout_secs,
+            limits=TimeLimits(
+                total=config.request_timeout_secs,
+                first_byte=config.first_byte_timeout_secs,
+                idle=config.stream_idle_timeout_secs,
+            ),
             credential=config.worker_api_key.get_secret_value() if config.worker_api_key else None,
             tls=tls_context(),
         )
@@ -85,6 +90,7 @@ def _edge_limits(config: Config, metrics: Metrics) -> EdgeLimits:
         max_head_bytes=config.max_head_bytes,
         head_timeout_s=config.request_head_timeout_secs,
         max_connections=config.max_connections,
+        write_stall_s=config.write_stall_timeout_secs,
         on_refused=lambda reason: metrics.refused(reason.value),
     )
 

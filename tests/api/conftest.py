@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import pytest
 
 from app.api.auth import Keys
 from app.api.data import DataPlane
+from app.api.edge import DEFAULT_LIMITS, EdgeLimits
 from app.api.listener import Listener
 from app.api.proxy import Proxy, ProxyOptions
 from app.core.fleet.commands import Dispatch, Refuse
@@ -26,6 +28,7 @@ from app.runtime.gateway import Gateway
 from app.runtime.readiness import Readiness
 from app.runtime.tasks import Tasks
 from app.upstream.client import HttpUpstream
+from app.upstream.connection import TimeLimits
 from tests.fakes.raw_worker import RawWorker
 
 
@@ -90,8 +93,14 @@ class Edge:
         idle = sum(len(origin._idle) for origin in self.upstream._origins.values())
         return self.upstream.open_connections - idle
 
-    async def talk(self, data: bytes) -> "Talk":
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+    async def talk(self, data: bytes, receive_buffer: int | None = None) -> "Talk":
+        """`receive_buffer`: bytes that the client's kernel takes in for it; the usual megabytes hide who reads slowly."""
+        end = socket.socket()
+        if receive_buffer is not None:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        end.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(end, ("127.0.0.1", self.port))
+        reader, writer = await asyncio.open_connection(sock=end)
         writer.write(data)
         self.talks.append(Talk(reader, writer))
         return self.talks[-1]
@@ -130,13 +139,18 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             aliases: dict[str, str] | None = None,
             max_body_bytes: int = 1 << 20,
             request_timeout_s: float = 10.0,
+            first_byte_s: float = 10.0,
+            idle_s: float = 10.0,
+            edge_limits: EdgeLimits = DEFAULT_LIMITS,
             policy: str = "round_robin",
         ) -> Edge:
             tasks = Tasks()
             stack.push_async_callback(tasks.stop)
             told = Told()
             router = Router(make_policy(policy), random.Random(0))
-            upstream = HttpUpstream(connect_timeout_s=1, request_timeout_s=request_timeout_s, credential="worker-key")
+            upstream = HttpUpstream(
+                connect_timeout_s=1, limits=TimeLimits(request_timeout_s, first_byte_s, idle_s), credential="worker-key"
+            )
             stack.callback(upstream.close)
             gateway = Gateway(router, upstream, told, monotonic)
             options = ProxyOptions(max_body_bytes, aliases or {}, expose_routing_headers=True)
@@ -145,7 +159,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             listener = Listener("127.0.0.1", 0, name="data")
             listener.bind()
             app = DataPlane(proxy, router, aliases or {}, Readiness(router).problem)
-            serving = tasks.start(listener.run(app), "listener")
+            serving = tasks.start(listener.run(app, edge_limits), "listener")
             edge = Edge(router, gateway, upstream, listener, serving, told, tasks)
 
             async def stop() -> None:

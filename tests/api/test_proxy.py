@@ -6,6 +6,8 @@ import json
 import httpx
 import pytest
 
+from app.api.edge import EdgeLimits
+from app.api.errors import EdgeReason
 from app.core.fleet.reasons import Failure, Outcome
 from tests.api.conftest import Edge, StartEdge
 from tests.fakes.raw_worker import Connected, RawWorker
@@ -430,6 +432,34 @@ async def test_a_slow_client_holds_bounded_memory(edge: Edge) -> None:
         await asyncio.sleep(0.5)
         assert sent < 32 * 1024 * 1024, "100 MiB would have gone through"
         talk.leave()
+        await edge.at_rest()
+
+
+async def test_a_client_that_reads_nothing_is_cut_and_a_slow_one_is_not(start_edge: StartEdge) -> None:
+    refused: asyncio.Queue[EdgeReason] = asyncio.Queue()
+    edge = await start_edge(edge_limits=EdgeLimits(write_stall_s=0.3, on_refused=refused.put_nowait))
+
+    async def flood(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(STREAM_HEAD)
+        piece = b"data: " + b"x" * 65528 + b"\n\n"
+        for _ in range(400):
+            await connection.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+        await connection.send(b"0\r\n\r\n")
+
+    async with RawWorker(flood) as worker:
+        edge.add(worker)
+        slow = await edge.talk(post(), receive_buffer=32 * 1024)
+        read = 0
+        while read < 3_000_000:
+            read += len(await slow.reader.read(65536))
+            await asyncio.sleep(0.02)
+        assert refused.empty(), "it reads, if slowly"
+        slow.leave()
+        await edge.at_rest()
+        stuck = await edge.talk(post())
+        stuck.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        assert await asyncio.wait_for(refused.get(), 5) is EdgeReason.WRITE_STALL
         await edge.at_rest()
 
 

@@ -11,13 +11,13 @@ from app.core.fleet.exchange import Call, StreamBroken, UpstreamError
 from app.core.fleet.reasons import Failure
 from app.core.fleet.worker import Worker
 from app.upstream.client import HttpUpstream
-from app.upstream.connection import HIGH_WATER, MAX_HEADER_BYTES, WorkerAnswer
+from app.upstream.connection import HIGH_WATER, MAX_HEADER_BYTES, TimeLimits, WorkerAnswer
 from tests.fakes.raw_worker import OK, Connected, RawWorker
 
 
 @pytest.fixture
 async def upstream() -> AsyncIterator[HttpUpstream]:
-    client = HttpUpstream(connect_timeout_s=1.0, request_timeout_s=5.0)
+    client = HttpUpstream(connect_timeout_s=1.0, limits=TimeLimits(5.0, 5.0, 5.0))
     yield client
     client.close()
 
@@ -49,7 +49,7 @@ def once(data: bytes) -> object:
 
 async def test_the_request_on_the_wire(upstream: HttpUpstream) -> None:
     async with RawWorker() as worker:
-        client = HttpUpstream(connect_timeout_s=1, request_timeout_s=5, credential="worker-key")
+        client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(5, 5, 5), credential="worker-key")
         answer = await client.send(at(worker), post(b'{"a": 1}', ((b"x-request-id", b"r1"),)))
         assert (answer.status, await body_of(answer)) == (200, b"{}")
         head, body = worker.requests[0]
@@ -120,7 +120,7 @@ async def test_a_reused_connection_that_breaks_inside_the_head_is_not_retried(up
 
 
 async def test_refused_and_silent_addresses_are_connect_failures() -> None:
-    client = HttpUpstream(connect_timeout_s=0.2, request_timeout_s=5)
+    client = HttpUpstream(connect_timeout_s=0.2, limits=TimeLimits(5, 5, 5))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         with pytest.raises(UpstreamError) as refused:
@@ -236,7 +236,7 @@ async def test_an_early_answer_to_a_request_still_being_sent_is_not_reused(upstr
 
 
 async def test_the_time_limit_holds_before_and_within_the_answer() -> None:
-    client = HttpUpstream(connect_timeout_s=1, request_timeout_s=0.2)
+    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(0.2, 0.2, 0.2))
 
     async def silent(connection: Connected) -> None:
         await connection.until_closed()
@@ -256,6 +256,50 @@ async def test_the_time_limit_holds_before_and_within_the_answer() -> None:
             await answer.read()
         await asyncio.sleep(0.02)
         assert client.open_connections == 0
+    client.close()
+
+
+async def test_silence_before_the_answer_and_between_its_pieces() -> None:
+    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(total=5.0, first_byte=0.4, idle=0.15))
+
+    async def late(connection: Connected) -> None:
+        await connection.read_request()
+        await asyncio.sleep(0.25)
+        await connection.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        for _ in range(6):
+            await connection.send(b"3\r\nabc\r\n")
+            await asyncio.sleep(0.08)
+        await connection.until_closed()
+
+    async def silent(connection: Connected) -> None:
+        await connection.until_closed()
+
+    async with RawWorker(late, silent) as worker:
+        answer = await client.send(at(worker), post())
+        arrived = b""
+        while len(arrived) < 18:
+            arrived += await answer.read()
+        assert arrived == b"abc" * 6, "a slow worker is not a silent one"
+        with pytest.raises(StreamBroken, match=r"nothing came for 0\.15 s"):
+            await answer.read()
+        with pytest.raises(UpstreamError, match=r"no answer began within 0\.4 s") as caught:
+            await client.send(at(worker), post())
+        assert caught.value.failure is Failure.TIMEOUT
+    client.close()
+
+
+async def test_a_client_that_reads_slowly_is_not_the_workers_silence() -> None:
+    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(total=5.0, first_byte=1.0, idle=0.1))
+
+    async def flood(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 33554432\r\n\r\n")
+        await connection.send(b"x" * 33554432)
+
+    async with RawWorker(flood) as worker:
+        answer = await client.send(at(worker), post())
+        await asyncio.sleep(0.4)
+        assert len(await body_of(answer)) == 33554432
     client.close()
 
 
