@@ -10,7 +10,11 @@ second request is not watched until the first is answered: its bytes are not rea
 """
 
 import asyncio
+import fcntl
+import sys
+import termios
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +108,7 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._waiting_bytes = self.transport.get_write_buffer_size()
+        self._waiting_bytes = self._count_waiting()
         self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
 
     def resume_writing(self) -> None:
@@ -223,13 +227,25 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def _check_stall(self) -> None:
         """A slow client is waited for as long as it takes anything at all; one that takes nothing is cut."""
-        waiting = self.transport.get_write_buffer_size()
+        waiting = self._count_waiting()
         if waiting < self._waiting_bytes:
             self._waiting_bytes = waiting
             self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
         else:
             self.limits.on_refused(EdgeReason.WRITE_STALL)
             self.transport.abort()
+
+    def _count_waiting(self) -> int:
+        """Bytes that the client's kernel has not taken: ours, and those in our kernel.
+
+        Ours alone move in steps of a third of the kernel's buffer, a megabyte and more.
+        """
+        waiting = self.transport.get_write_buffer_size()
+        if sys.platform == "linux":
+            with suppress(OSError):
+                end = self.transport.get_extra_info("socket")
+                waiting += int.from_bytes(fcntl.ioctl(end.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+        return waiting
 
     def _disarm_stall(self) -> None:
         if self._stall_timer is not None:

@@ -94,12 +94,16 @@ class Edge:
         return self.upstream.open_connections - idle
 
     async def talk(self, data: bytes, receive_buffer: int | None = None) -> "Talk":
-        """`receive_buffer`: bytes that the client's kernel takes in for it; the usual megabytes hide who reads slowly."""
+        """`receive_buffer`: bytes that the client's kernel takes in; the usual megabytes hide who reads slowly."""
         end = socket.socket()
         if receive_buffer is not None:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         end.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(end, ("127.0.0.1", self.port))
+        try:
+            await asyncio.get_running_loop().sock_connect(end, ("127.0.0.1", self.port))
+        except OSError:
+            end.close()
+            raise
         reader, writer = await asyncio.open_connection(sock=end)
         writer.write(data)
         self.talks.append(Talk(reader, writer))
