@@ -55,7 +55,7 @@ def quick(cell: Cell) -> Cell:
     return replace(
         cell,
         connections=min(cell.connections, 64),
-        window_s=0.3,
+        window_s=0.2,
         warm_s=0.1,
         spread_s=cell.spread_s / 20,
         events=min(cell.events, 10),
@@ -150,7 +150,8 @@ def is_generator_limited(cell: Cell, result: Result) -> bool:
 
 
 def is_disturbed(result: Result) -> bool:
-    """Whether other processes of the machine took the server's time: then only its CPU figures can be used.
+    """Whether other processes of the machine took the server's time: then its rate and latency are not its own, and its
+    CPU figures are too high by what cold caches cost.
 
     The bare stub shares its core with the client, so that its waiting says nothing.
     """

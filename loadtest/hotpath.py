@@ -41,7 +41,7 @@ from loadtest.cells import (
     run_cell,
     spread_of,
 )
-from loadtest.processes import Cores, GatewayServer, NotReady, Server, cpu_s, rss_mib, tree
+from loadtest.processes import Busy, Cores, GatewayServer, NotReady, Server, alone, cpu_s, rss_mib, tree
 from loadtest.table import render
 
 WORKERS = 4
@@ -94,11 +94,13 @@ class Servers:
 def main(argv: Sequence[str] | None = None) -> int:
     args = _arguments(argv)
     cores = Cores(is_pinned=not args.quick)
-    began, load_before = datetime.now(UTC), os.getloadavg()
     with ExitStack() as stack:
         try:
+            if not args.quick:
+                stack.enter_context(alone(progress))
+            began, load_before = datetime.now(UTC), os.getloadavg()
             servers = Servers(cores, args.policy, stack)
-        except NotReady as error:
+        except (NotReady, Busy) as error:
             print(f"loadtest: {error}", file=sys.stderr)
             return 1
         stack.enter_context(_pinned(cores.load))
@@ -234,7 +236,8 @@ def _warnings(cells: Sequence[Cell], summaries: dict[str, Any], cores: Cores) ->
             if is_disturbed(row):
                 found.append(
                     f"{cell.name}, {name}: the server could have run for {row['server_waited']:.0%} of the time and "
-                    "had no core, as other processes of this machine had it: use its CPU figure only"
+                    "had no core, as other processes of this machine had it: measure again (its CPU figure is too high, too, as "
+                    "they also take its caches)"
                 )
             if name != "direct" and row["is_generator_limited"]:
                 found.append(

@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import IO
 from urllib.error import URLError
@@ -18,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 READY_S = 30.0
 END_S = 10.0
+ALONE_S = 900.0
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -25,6 +28,32 @@ _PR_SET_PDEATHSIG = 1
 
 class NotReady(Exception):
     """A process did not start; the text says what it wrote."""
+
+
+class Busy(Exception):
+    """Another load test did not end in time."""
+
+
+@contextmanager
+def alone(told: Callable[[str], None]) -> Iterator[None]:
+    """Keep other load tests of this machine away: two that are pinned to one core halve each other's.
+
+    Waits up to ALONE_S for one that is under way; then raises Busy. `told` gets a line when that begins.
+    """
+    # An abstract socket: its name goes with its process, however that ends.
+    with socket.socket(socket.AF_UNIX) as mark:
+        give_up_at = time.monotonic() + ALONE_S
+        for attempt in count():
+            try:
+                mark.bind("\0warmset-loadtest")
+                break
+            except OSError:
+                if time.monotonic() > give_up_at:
+                    raise Busy(f"another load test runs on this machine since more than {ALONE_S:g} s") from None
+                if attempt == 0:
+                    told("waiting for another load test of this machine to end")
+                time.sleep(1.0)
+        yield
 
 
 class Cores:
