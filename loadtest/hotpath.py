@@ -236,8 +236,7 @@ def _warnings(cells: Sequence[Cell], summaries: dict[str, Any], cores: Cores) ->
             if is_disturbed(row):
                 found.append(
                     f"{cell.name}, {name}: the server could have run for {row['server_waited']:.0%} of the time and "
-                    "had no core, as other processes of this machine had it: measure again (its CPU figure is too high, too, as "
-                    "they also take its caches)"
+                    "had no core, as other processes of this machine had it: measure again, its CPU is too high too"
                 )
             if name != "direct" and row["is_generator_limited"]:
                 found.append(
