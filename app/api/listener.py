@@ -59,6 +59,8 @@ class Listener:
             app,
             http=type("LimitedEdge", (EdgeProtocol,), {"limits": limits}),
             ws="none",
+            # Its default believes what any client on this machine says of where it comes from.
+            proxy_headers=False,
             lifespan="off",
             server_header=False,
             access_log=False,
