@@ -6,12 +6,12 @@ for a turn.
 """
 
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from app.core.fleet.errors import StoreUnavailable
 from app.core.fleet.tenant import KeySet, Limits
-from app.core.tenants.demand import HELD, HELD_BYTES, Demand
+from app.core.tenants.demand import HELD, HELD_BYTES, MEMORY_S, REQUESTS, TOKENS, Demand
 from app.core.tenants.division import Division
 from app.core.tenants.keyring import Keyring
 from app.core.tenants.records import keys_to_record, limits_to_record
@@ -161,6 +161,8 @@ class TenantControl:
                     "limits": limits_to_record(limits),
                     "under_way": sum(int(row[HELD]) for row in self._rows(scope)),
                     "in_flight_bytes": sum(int(row[HELD_BYTES]) for row in self._rows(scope)),
+                    "asked_per_minute": _per_minute(row[REQUESTS] for row in self._rows(scope)),
+                    "tokens_per_minute": _per_minute(row[TOKENS] for row in self._rows(scope)),
                     "shares": [_named(share) for share in self._shares.get(scope, [])],
                 }
                 for scope, limits in list(limited_scopes(self._keys).items())[:SHOWN_SCOPES]
@@ -169,6 +171,11 @@ class TenantControl:
 
     def _rows(self, scope: str) -> list[Sequence[float]]:
         return [demand.rows[scope] for demand in self._demand if scope in demand.rows]
+
+
+def _per_minute(recent: Iterable[float]) -> float:
+    """Of the last few seconds, refused requests included."""
+    return round(sum(recent) / MEMORY_S * 60, 1)
 
 
 def _named(share: Share) -> dict[str, float | None]:

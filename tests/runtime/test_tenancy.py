@@ -109,6 +109,7 @@ async def test_shares_go_by_demand_and_without_the_store_by_number() -> None:
     assert rig.control.describe()["shares_by"] == "last known number of processes"
     shown = rig.control.describe()["limited"]["tenant t"]
     assert shown["limits"]["requests_per_minute"] == 100
+    assert 80 < shown["asked_per_minute"] < 130, "10 just now and 10 six seconds ago"
     assert [share["requests_per_minute"] for share in shown["shares"]] == pytest.approx([47.5, 2.5])
 
 

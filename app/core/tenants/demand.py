@@ -6,12 +6,15 @@ refused.
 """
 
 from collections.abc import Mapping, Sequence
+from math import log
 
 REQUESTS, TOKENS, HELD, WANTED, HELD_BYTES, WANTED_BYTES = range(6)
 NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 HALF_LIFE_S = 5.0
 """Long enough that a client which asks every few seconds keeps its share, short enough to follow one that moved."""
 NEGLIGIBLE = 0.01
+MEMORY_S = HALF_LIFE_S / log(2)
+"""A steady rate adds up to what it is in this time."""
 
 
 class Demand:
