@@ -19,9 +19,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from app.api.auth import Keys
+from app.api.errors import EdgeReason
 from app.api.monitoring import readiness
 from app.core.fleet.errors import StoreUnavailable
 from app.core.fleet.registry import Registration
+from app.core.fleet.tenant import Plane
 
 log = logging.getLogger("warmset.admin")
 
@@ -70,11 +72,16 @@ def make_admin_app(
     fleet: Workers,
     status: Callable[[], dict[str, Any]],
     not_ready: Callable[[], str | None],
-    admin_api_key: str | None,
+    keys: Keys,
+    *,
+    may_be_open: bool,
 ) -> FastAPI:
-    """status: the document of GET /status. not_ready: why this gateway should get no traffic, None when it should."""
+    """status: the document of GET /status. not_ready: why this gateway should get no traffic, None when it should.
+
+    keys: of the admin plane. may_be_open: without any key it is open, see rule 2.
+    """
     app = FastAPI(title="warmset admin", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.add_middleware(_Guard, keys=Keys([admin_api_key] if admin_api_key else []), is_keyed=bool(admin_api_key))
+    app.add_middleware(_Guard, keys=keys, may_be_open=may_be_open)
     app.add_exception_handler(AnyHTTPException, _refused)
     app.add_exception_handler(Exception, _failed)
 
@@ -153,22 +160,27 @@ def make_admin_app(
 class _Guard:
     """Rules 1 and 2, as pure ASGI: before routing, and before the body."""
 
-    def __init__(self, app: Any, keys: Keys, is_keyed: bool) -> None:
+    def __init__(self, app: Any, keys: Keys, may_be_open: bool) -> None:
         self._app = app
         self._keys = keys
-        self._is_keyed = is_keyed
+        self._was_keyed = not may_be_open
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         refusal = self._refusal(scope) if scope["type"] == "http" and scope["path"] not in OPEN_PATHS else None
         await (refusal or self._app)(scope, receive, send)
 
     def _refusal(self, scope: Any) -> Response | None:
-        if not self._keys.admit(scope["headers"]):
+        # A keys file that loses its last admin key must not open what was closed.
+        self._was_keyed = self._was_keyed or self._keys.ring.has_plane(Plane.ADMIN)
+        found = self._keys.identify(scope["headers"]) if self._was_keyed else None
+        if found is EdgeReason.WRONG_PLANE:
+            return _error(403, "This key is not for the admin API.", headers={"connection": "close"})
+        if isinstance(found, EdgeReason):
             message = "No valid admin key. Send it as 'Authorization: Bearer KEY'."
             return _error(401, message, headers={"www-authenticate": "Bearer", "connection": "close"})
         host = _header(scope, b"host")
         origin = _header(scope, b"origin")
-        if not self._is_keyed and not _is_local_name(host):
+        if not self._was_keyed and not _is_local_name(host):
             message = (
                 "Without admin_api_key this listener is reached by its IP address or as localhost only; "
                 "set admin_api_key to reach it by name."

@@ -1,17 +1,19 @@
 """The data listener's application: which request goes where. Pure ASGI."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from app.api.endpoints import ENDPOINTS
 from app.api.errors import EdgeReason
 from app.api.families import Family
 from app.api.headers import request_id
-from app.api.models import find_model, list_models
+from app.api.models import MayUse, find_model, list_models
 from app.api.proxy import Proxy
 from app.api.respond import Receive, Scope, Send, send_json, send_refusal
 from app.core.fleet.exchange import Header
 from app.core.fleet.reasons import RefusalReason
 from app.core.router import Router
+from app.core.tenants.keyring import may_use
 
 MODELS = b"/v1/models"
 HEALTH = (b"/health", b"/ping")
@@ -45,23 +47,24 @@ class DataPlane:
     async def _answer(self, path: bytes, scope: Scope, send: Send) -> None:
         """Everything that no worker is asked."""
         header = self._id_header(scope)
-        if not self._proxy.keys.admit(scope["headers"]):
-            await send_refusal(send, Family.OPENAI, EdgeReason.UNAUTHORIZED, headers=[header])
+        grant = self._proxy.keys.identify(scope["headers"])
+        if isinstance(grant, EdgeReason):
+            await send_refusal(send, Family.OPENAI, grant, headers=[header])
         elif path in self._endpoints or path == MODELS or path.startswith(MODELS + b"/"):
             allowed = b"POST" if path in self._endpoints else b"GET"
             if scope["method"] != allowed.decode():
                 allow = (b"allow", allowed)
                 await send_refusal(send, Family.OPENAI, EdgeReason.METHOD_NOT_ALLOWED, headers=[header, allow])
             elif path == MODELS:
-                await send_json(send, 200, list_models(self._router, self._aliases), [header])
+                await send_json(send, 200, list_models(self._router, self._aliases, partial(may_use, grant)), [header])
             else:
-                await self._one_model(path[len(MODELS) + 1 :], header, send)
+                await self._one_model(path[len(MODELS) + 1 :], partial(may_use, grant), header, send)
         else:
             served = "served are GET /v1/models and POST " + ", ".join(endpoint.path for endpoint in ENDPOINTS)
             await send_refusal(send, Family.OPENAI, EdgeReason.UNKNOWN_PATH, served, [header])
 
-    async def _one_model(self, raw_name: bytes, header: Header, send: Send) -> None:
-        entry = find_model(self._router, self._aliases, raw_name)
+    async def _one_model(self, raw_name: bytes, may: MayUse, header: Header, send: Send) -> None:
+        entry = find_model(self._router, self._aliases, raw_name, may)
         if entry is None:
             await send_refusal(send, Family.OPENAI, RefusalReason.MODEL_NOT_FOUND, headers=[header])
         else:

@@ -20,6 +20,9 @@ class EdgeReason(StrEnum):
     TOO_MANY_CONNECTIONS = "too_many_connections"
     WRITE_STALL = "write_stall"
     UNAUTHORIZED = "unauthorized"
+    WRONG_PLANE = "wrong_plane"
+    MODEL_NOT_ALLOWED = "model_not_allowed"
+    RATE_LIMITED = "rate_limit_exceeded"
     UNKNOWN_PATH = "unknown_path"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     BODY_TOO_LARGE = "body_too_large"
@@ -74,6 +77,23 @@ SHAPES: dict[Reason, Shape] = {
         "authentication_error",
         "invalid_api_key",
         "No valid API key. Send the key that the operator of this gateway gave you as 'Authorization: Bearer KEY'.",
+    ),
+    EdgeReason.WRONG_PLANE: Shape(
+        403, "permission_error", "wrong_plane", "This key is not for this listener. Use one that has its plane."
+    ),
+    EdgeReason.MODEL_NOT_ALLOWED: Shape(
+        403,
+        "permission_error",
+        "model_not_allowed",
+        "This key is not for this model. GET /v1/models lists those that it is for.",
+        param="model",
+    ),
+    # Retry-After is not in the table, since it depends on how far the limit is used up.
+    EdgeReason.RATE_LIMITED: Shape(
+        429,
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "A limit of this key or its tenant is reached. Send the request again after the time in Retry-After.",
     ),
     EdgeReason.UNKNOWN_PATH: Shape(
         404, "invalid_request_error", "unknown_path", "This gateway does not serve this path."

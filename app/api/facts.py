@@ -14,12 +14,16 @@ KEY_HEADERS = (b"x-warmset-key", b"x-session-id")
 
 
 class Inbound(NamedTuple):
-    """A request that may be dispatched: what the router is told, and the bytes that a worker gets."""
+    """A request that may be dispatched: what the router is told, and the bytes that a worker gets.
+
+    document: the client's body as it was read, before anything was spliced into it.
+    """
 
     facts: RequestFacts
     body: bytes
     asked_model: str
     """As the client named it; with an alias, not what `facts` says."""
+    document: Mapping[str, Any]
 
 
 class Rejected(NamedTuple):
@@ -54,7 +58,7 @@ def read_request(
     if target is not None:
         body = replace_member(body, "model", target)
         model = target
-    return Inbound(RequestFacts(request_id, model, endpoint, routing_key(document, headers)), body, asked)
+    return Inbound(RequestFacts(request_id, model, endpoint, routing_key(document, headers)), body, asked, document)
 
 
 def routing_key(document: Mapping[str, Any], headers: Sequence[Header]) -> bytes | None:

@@ -20,14 +20,20 @@ from app.api.body import DEFAULT_LIMITS, BodyLimits
 from app.api.endpoints import ProxyEndpoint
 from app.api.errors import EdgeReason, Reason
 from app.api.facts import Inbound, Rejected, read_request
-from app.api.families import Family, error_event
+from app.api.families import error_event
 from app.api.headers import request_id, to_client, to_worker
 from app.api.relay import LAST_EVENTS_MAX, EventStream, usage_of
 from app.api.respond import Receive, Scope, Send, send_refusal
+from app.api.tenancy import Tenancy, rate_limit_headers, retry_headers
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.exchange import Call, Header, StreamBroken
 from app.core.fleet.reasons import Outcome, RefusalReason
 from app.core.fleet.record import RequestRecord
+from app.core.fleet.tenant import Grant
+from app.core.tenants.admission import Ticket
+from app.core.tenants.charge import tokens_of
+from app.core.tenants.keyring import may_use
+from app.core.tenants.meter import Over
 from app.runtime.gateway import Gateway
 from app.runtime.ports import Answer
 from app.runtime.tasks import Tasks
@@ -62,6 +68,7 @@ class Proxy:
 
     gateway: Gateway
     keys: Keys
+    tenancy: Tenancy
     options: ProxyOptions
     requests: Requests
     tasks: Tasks
@@ -72,10 +79,13 @@ class Proxy:
         record = RequestRecord(
             request_id(scope["headers"], self.new_id), scope["method"], endpoint.path, started_at=self.clock()
         )
+        request = _Request(self, endpoint, record, scope, receive, send)
         try:
-            await _Request(self, endpoint.family, record, scope, receive, send).run()
+            await request.run()
         finally:
-            record.duration_s = self.clock() - record.started_at
+            now = self.clock()
+            record.duration_s = now - record.started_at
+            request.release(now)
             self.requests.ended(record)
 
 
@@ -83,7 +93,9 @@ class _Request:
     """One request from its head to the last byte of its answer."""
 
     __slots__ = (
+        "_endpoint",
         "_family",
+        "_grant",
         "_headers",
         "_is_started",
         "_proxy",
@@ -92,14 +104,16 @@ class _Request:
         "_scope",
         "_send",
         "_stream",
+        "_ticket",
         "_watch",
     )
 
     def __init__(
-        self, proxy: Proxy, family: Family, record: RequestRecord, scope: Scope, receive: Receive, send: Send
+        self, proxy: Proxy, endpoint: ProxyEndpoint, record: RequestRecord, scope: Scope, receive: Receive, send: Send
     ) -> None:
         self._proxy = proxy
-        self._family = family
+        self._endpoint = endpoint
+        self._family = endpoint.family
         self._record = record
         self._scope = scope
         self._headers: list[Header] = scope["headers"]
@@ -108,6 +122,8 @@ class _Request:
         self._watch = ClientWatch(receive)
         self._stream: EventStream | None = None
         self._is_started = False
+        self._grant: Grant
+        self._ticket: Ticket | None = None
 
     async def run(self) -> None:
         try:
@@ -116,24 +132,36 @@ class _Request:
             self._watch.task.uncancel()
             if self._watch.is_client_gone:
                 self._record.outcome = Outcome.CLIENT_GONE
+                if self._stream is not None:
+                    self._record.events = self._stream.events  # what it got is charged to its tenant
             else:
                 await self._cut_short(EdgeReason.SHUTTING_DOWN, "the grace period is over")
 
     async def _run(self) -> None:
-        if not self._proxy.keys.admit(self._headers):
-            await self._refuse(EdgeReason.UNAUTHORIZED, is_body_unread=True)
+        grant = self._proxy.keys.identify(self._headers)
+        if isinstance(grant, EdgeReason):
+            await self._refuse(grant, is_body_unread=True)
             return
-        body = await self._read_body()
+        self._grant = grant
+        self._record.tenant, self._record.key_name = grant.tenant, grant.name
+        ticket = self._proxy.tenancy.admission.admit(grant, self._record.started_at)
+        if isinstance(ticket, Over):
+            await self._limited(ticket)
+            return
+        self._ticket = ticket
+        body = await self._read_body(ticket)
         if body is None:
             self._record.outcome = Outcome.CLIENT_GONE
         elif isinstance(body, Rejected):
             await self._refuse(body.reason, body.detail, is_body_unread=True)
+        elif isinstance(body, Over):
+            await self._limited(body)
         else:
             self._proxy.tasks.start(self._watch.run(), "client watch")
             await self._take(body)
 
-    async def _read_body(self) -> bytes | Rejected | None:
-        """The whole body, counted as it comes; None when the client left before its end."""
+    async def _read_body(self, ticket: Ticket) -> bytes | Rejected | Over | None:
+        """The whole body, counted as it comes, for the tenant too; None when the client left before its end."""
         limit = self._proxy.options.max_body_bytes
         too_large = Rejected(EdgeReason.BODY_TOO_LARGE, f"at most {limit} bytes")
         for name, value in self._headers:
@@ -149,6 +177,9 @@ class _Request:
             size += len(piece)
             if size > limit:
                 return too_large
+            over = ticket.hold(len(piece))
+            if over is not None:
+                return over
             pieces.append(piece)
             if not message["more_body"]:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -167,7 +198,11 @@ class _Request:
         if isinstance(inbound, Rejected):
             await self._refuse(inbound.reason, inbound.detail, inbound.param)
             return
-        await self._dispatch(inbound)
+        asked = inbound.asked_model
+        if not may_use(self._grant, asked, inbound.facts.model):
+            await self._refuse(EdgeReason.MODEL_NOT_ALLOWED, f"asked for: {asked[:SHOWN_MODEL]!r}")
+            return
+        await self._dispatch(self._proxy.tenancy.claim(inbound, self._grant, takes_salt=self._endpoint.takes_salt))
 
     async def _dispatch(self, inbound: Inbound) -> None:
         gateway, record, scope = self._proxy.gateway, self._record, self._scope
@@ -206,6 +241,8 @@ class _Request:
         headers = to_client(answer.headers, record.request_id)
         if self._proxy.options.expose_routing_headers:
             headers += routing_headers(dispatch)
+        if self._ticket is not None:
+            headers += rate_limit_headers(self._ticket.meters, clock())
         stream = None
         if is_event_stream(headers):
             stream = self._stream = EventStream(clock, self._proxy.requests.gap_bounds_s)
@@ -259,10 +296,29 @@ class _Request:
             self._account(last)
         self._watch.stop()
 
+    def release(self, now: float) -> None:
+        """The request is over in every respect: give back what it held of its tenant's limits; charge its tokens."""
+        if self._ticket is not None:
+            self._ticket.close(tokens_of(self._record), now)
+
+    async def _limited(self, over: Over) -> None:
+        self._record.over = over.what
+        meters = self._proxy.tenancy.admission.meters(self._grant, self._record.started_at)
+        headers = [*retry_headers(over), *rate_limit_headers(meters, self._proxy.clock())]
+        await self._refuse(
+            EdgeReason.RATE_LIMITED, f"{over.what} of {over.scope}", is_body_unread=True, headers=headers
+        )
+
     async def _refuse(
-        self, reason: Reason, detail: str = "", param: str | None = None, *, is_body_unread: bool = False
+        self,
+        reason: Reason,
+        detail: str = "",
+        param: str | None = None,
+        *,
+        is_body_unread: bool = False,
+        headers: Sequence[Header] = (),
     ) -> None:
-        headers = [(b"x-request-id", self._record.request_id.encode("ascii"))]
+        headers = [(b"x-request-id", self._record.request_id.encode("ascii")), *headers]
         if is_body_unread:
             headers.append((b"connection", b"close"))
         self._record.refusal = reason.value

@@ -19,6 +19,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("up", "try it: a gateway, a store and simulated workers, in one terminal"),
     Command("serve", "run the gateway in front of your workers"),
+    Command("key", "make a key for a tenant"),
     Command("worker", "run one simulated vLLM worker"),
     Command("test", "run the project's tests (from a checkout)"),
     Command("version", "print the version"),

@@ -34,6 +34,7 @@ async def _run(gateway: ControlProcess, when_up: WhenUp | None) -> int:
     except (OSError, EmbeddedServerError) as error:
         print(f"warmset: {error}", file=sys.stderr)
         return 1
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.tenants.load)
     log.info("listening", extra=gateway.addresses)
     if when_up is not None:
         announcing = asyncio.ensure_future(when_up(gateway))  # noqa: TID251 - awaited or cancelled below

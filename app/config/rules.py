@@ -1,9 +1,12 @@
 """Rules between keys. Each is told together with what is wrong inside of single keys."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from app.config.addresses import is_loopback, overlap
+from app.config.errors import ConfigError
+from app.config.keys_file import read_hash_keys, read_keys_file
 from app.config.schema import Config
 
 
@@ -18,21 +21,41 @@ class Rule(NamedTuple):
 
 
 def _data_without_key(config: Config) -> str | None:
-    if is_loopback(config.host) or config.api_key or config.insecure:
+    if is_loopback(config.host) or config.api_key or config.api_keys_file or config.insecure:
         return None
     return (
         f"{config.host} can be reached from other machines and there is no api_key; "
-        "set api_key (WARMSET_API_KEY), bind 127.0.0.1, or allow it with --insecure"
+        "set api_key (WARMSET_API_KEY) or api_keys_file, bind 127.0.0.1, or allow it with --insecure"
     )
 
 
 def _admin_without_key(config: Config) -> str | None:
-    if is_loopback(config.admin_host) or config.admin_api_key or config.insecure:
+    if is_loopback(config.admin_host) or config.admin_api_key or config.api_keys_file or config.insecure:
         return None
     return (
         f"{config.admin_host} can be reached from other machines and there is no admin_api_key; "
         "set admin_api_key (WARMSET_ADMIN_API_KEY), bind 127.0.0.1, or allow it with --insecure"
     )
+
+
+def _keys_file(config: Config) -> str | None:
+    return _wrong_in(read_keys_file, config.api_keys_file)
+
+
+def _hash_key_file(config: Config) -> str | None:
+    if config.tenant_hash_key_file is not None and config.tenant_hash_key:
+        return "tenant_hash_key is set too; set one of them"
+    return _wrong_in(read_hash_keys, config.tenant_hash_key_file)
+
+
+def _wrong_in(read: Callable[[Path], object], file: str | None) -> str | None:
+    """Everything that is wrong with a file that the configuration names."""
+    if file is not None:
+        try:
+            read(Path(file))
+        except ConfigError as error:
+            return "; ".join(map(str, error.problems))
+    return None
 
 
 def _clash(first: str, second: str) -> Rule:
@@ -61,8 +84,10 @@ def _one_store(config: Config) -> str | None:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(("host", "api_key", "insecure"), _data_without_key),
-    Rule(("admin_host", "admin_api_key", "insecure"), _admin_without_key),
+    Rule(("host", "api_key", "api_keys_file", "insecure"), _data_without_key),
+    Rule(("admin_host", "admin_api_key", "api_keys_file", "insecure"), _admin_without_key),
+    Rule(("api_keys_file",), _keys_file),
+    Rule(("tenant_hash_key_file", "tenant_hash_key"), _hash_key_file),
     _clash("port", "admin_port"),
     _clash("port", "prometheus_port"),
     _clash("admin_port", "prometheus_port"),

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from app.config.addresses import listen_host, store_url, worker_url
 from app.config.errors import MASK, shown
+from app.config.keys_file import hash_keys_problem
 from app.core.routing.policies import DEFAULT_POLICY, POLICIES
 
 POLICY_NAMES = tuple(policy.name for policy in POLICIES)
@@ -45,6 +46,13 @@ def _secret(secret: SecretStr) -> SecretStr:
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise ValueError("must be printable ASCII without spaces, and not empty")
     return secret
+
+
+def _hash_keys(keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    problem = hash_keys_problem([key.get_secret_value() for key in keys]) if keys else None
+    if problem is not None:
+        raise ValueError(problem)
+    return keys
 
 
 def _store_url(secret: SecretStr) -> SecretStr:
@@ -156,6 +164,25 @@ class Config(BaseModel):
         Field(description="keys of clients, each accepted as a bearer token; prefer the variable or the file"),
         Offer(DATA, (), "KEY"),
     ] = ()
+    api_keys_file: Annotated[
+        str | None,
+        Field(min_length=1, description="YAML file of keys and limits of tenants; read again when it changes"),
+        Offer(DATA, (), "FILE"),
+    ] = None
+    tenant_hash_key: Annotated[
+        tuple[Secret, ...],
+        AfterValidator(_hash_keys),
+        Field(description="secret that keeps tenants' routing keys apart, the same in all replicas; two to rotate"),
+        Offer(DATA, (), "KEY"),
+    ] = ()
+    tenant_hash_key_file: Annotated[
+        str | None, Field(min_length=1, description="file that holds it, one key a line"), Offer(DATA, (), "FILE")
+    ] = None
+    tenant_salt: Annotated[
+        Literal["off", "add", "overwrite"],
+        Field(description="the tenant's own cache_salt in each request: never, where it has none, or always"),
+        Offer(DATA, (), "{off,add,overwrite}"),
+    ] = "off"
     insecure: Annotated[
         bool, Field(description="serve addresses that others can reach without any key"), Offer(DATA)
     ] = False

@@ -9,5 +9,5 @@ def monotonic() -> float:
 
 
 def wall() -> float:
-    """Seconds since the epoch, for humans and for JSON bodies only; never compared with anything."""
+    """Seconds since the epoch, for humans and for JSON bodies; compared with dates of an operator only."""
     return time.time()

@@ -8,6 +8,7 @@ from app.core.fleet.exchange import Call, Header
 from app.core.fleet.reasons import Failure, Outcome
 from app.core.fleet.registry import ProcessLoad, Registration, Registry
 from app.core.fleet.request import RequestFacts
+from app.core.fleet.tenant import GatewayUsage
 from app.core.fleet.worker import Worker
 
 # Upstream: calls to workers on the data path
@@ -72,6 +73,14 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class UsageStore(Protocol):
+    """What gateways tell each other of tenants. Raises StoreUnavailable within its limit; no decision awaits it."""
+
+    async def exchange_usage(self, usage: GatewayUsage) -> Sequence[GatewayUsage]:
+        """Publish this gateway's usage, which expires 5 s later; that of every live gateway, this one's too."""
+        ...
 
 
 # Signals: what is learnt of workers

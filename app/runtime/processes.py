@@ -69,7 +69,8 @@ class Processes:
     """Keeps `number` serving processes.
 
     launch: starts one. greeting: the messages that bring a new one up to date. on_probe: takes the worker whose probe a
-    process asks for. on_ended: takes the last metrics of a process that ended by itself. clock: monotonic seconds.
+    process asks for. on_ended: takes the last metrics of a process that ended by itself. on_usage: takes the number of
+    a slot and what its process was asked for by tenants. clock: monotonic seconds.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Processes:
         *,
         on_probe: Callable[[str], None],
         on_ended: Callable[[list[Any]], None],
+        on_usage: Callable[[int, dict[str, list[float]]], None] = lambda number, usage: None,
         clock: Callable[[], float],
     ) -> None:
         self.slots = [Slot(place) for place in range(number)]
@@ -89,6 +91,7 @@ class Processes:
         self._greeting = greeting
         self._on_probe = on_probe
         self._on_ended = on_ended
+        self._on_usage = on_usage
         self._clock = clock
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[None]] = {}
@@ -114,6 +117,12 @@ class Processes:
         for slot in self.slots:
             if slot.channel is not None:
                 slot.channel.send(message)
+
+    def tell_one(self, number: int, message: Message) -> None:
+        """Send to the process of one slot."""
+        channel = self.slots[number].channel
+        if channel is not None:
+            channel.send(message)
 
     def in_flight(self, worker: str) -> int:
         """Requests on a worker, of all processes, as last reported."""
@@ -213,6 +222,7 @@ class Processes:
         if kind == "report":
             slot.open_requests = message["open_requests"]
             slot.in_flight = message["in_flight"]
+            self._on_usage(slot.number, message.get("usage", {}))
         elif kind == "ready":
             slot.is_ready = True
         elif kind == "probe":

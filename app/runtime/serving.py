@@ -11,6 +11,10 @@ from typing import Any
 
 from app.core.fleet.events import LoadSampled
 from app.core.journal import to_event
+from app.core.tenants.admission import Admission
+from app.core.tenants.keyring import Keyring
+from app.core.tenants.records import keys_from_record
+from app.core.tenants.shares import Share
 from app.runtime.channel import Message
 from app.runtime.gateway import Gateway
 
@@ -18,15 +22,48 @@ REPORT_S = 1.0
 """How often a serving process says that it is there, and what it has in flight."""
 
 
+class Tenants:
+    """What a serving process knows of tenants: their keys and limits, and its shares of the latter."""
+
+    def __init__(self, ring: Keyring, admission: Admission, clock: Callable[[], float]) -> None:
+        self._ring = ring
+        self._admission = admission
+        self._clock = clock
+        self.known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the keys are there; who serves before refuses them all."""
+
+    def take(self, message: Message) -> None:
+        """Other keys, or other shares. A request under way keeps the grant that it came with."""
+        now = self._clock()
+        if message["kind"] == "keys":
+            keys = keys_from_record(message["record"])
+            self._ring.replace(keys.grants)
+            self._admission.replace(keys, now)
+            _finish(self.known)
+        else:
+            shares: dict[str, Share] = {scope: tuple(share) for scope, share in message["scopes"].items()}
+            self._admission.set_shares(shares, message["parts"], message["place"], now)
+
+    def report(self) -> dict[str, list[float]]:
+        return self._admission.report()
+
+
 class Serving:
     """Applies the control process's messages to a gateway, and answers them.
 
     tell: sends to the control process. snapshot: the metrics as plain data.
-    stop: done when told to end, cut: when told to end at once.
+    tenants: takes what is told of tenants. stop: done when told to end, cut: when told to end at once.
     """
 
-    def __init__(self, gateway: Gateway, tell: Callable[[Message], None], snapshot: Callable[[], list[Any]]) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        tell: Callable[[Message], None],
+        snapshot: Callable[[], list[Any]],
+        tenants: Tenants | None = None,
+    ) -> None:
         self._gateway = gateway
+        self._tenants = tenants
         self._tell = tell
         self._snapshot = snapshot
         self._marks: dict[str, int] = {}
@@ -46,6 +83,8 @@ class Serving:
             self._marks[message["worker"]] = state.in_flight if state is not None else 0
         elif kind == "snapshot":
             self._tell({"kind": "snapshot", "number": message["number"], "families": self._snapshot()})
+        elif kind in ("keys", "shares") and self._tenants is not None:
+            self._tenants.take(message)
         elif kind == "stop":
             _finish(self.stop)
         elif kind == "cut":
@@ -61,7 +100,10 @@ class Serving:
         """One turn: what we have in flight, which also says that we are alive."""
         router = self._gateway.router
         in_flight = {name: state.in_flight for name, state in router.workers.items() if state.in_flight}
-        self._tell({"kind": "report", "open_requests": router.open_requests, "in_flight": in_flight})
+        report = {"kind": "report", "open_requests": router.open_requests, "in_flight": in_flight}
+        if self._tenants is not None:
+            report["usage"] = self._tenants.report()
+        self._tell(report)
 
     def _take_fact(self, record: dict[str, Any]) -> None:
         event = to_event(record)

@@ -34,6 +34,7 @@ class Status:
         not_ready: Callable[[], str | None],
         store: StoreState,
         processes: Processes,
+        tenants: Callable[[], dict[str, Any]],
         *,
         version: str,
         gateway: str,
@@ -44,6 +45,7 @@ class Status:
         self._not_ready = not_ready
         self._store = store
         self._processes = processes
+        self._tenants = tenants
         self._version = version
         self._gateway = gateway
         self._clock = clock
@@ -87,6 +89,7 @@ class Status:
                 }
                 for model, pool in sorted(self._router.pools.items())
             },
+            "tenants": self._tenants(),
             "workers": self._fleet.describe(),
             "other_gateways": [
                 {"gateway": load.process, "in_flight": load.in_flight} for load in self._fleet.other_loads

@@ -3,6 +3,7 @@
     workers    {"until": ms or 0, "registration": {"v": 1, "id", "url", "incarnation", "source"}}
     processes  {"until": ms, "at": ms, "load": {"v": 1, "in_flight": {worker: n},
                 "samples": {worker: [age_ms, running, waiting, own_in_flight, kv_usage or null]}}}
+    usage      {"until": ms, "usage": {"v": 1, "processes": n, "scopes": {hash of the scope: [row, ...]}}}
 
 `until` and `at` are stamps of the server's clock, written by the scripts. `v` is the format: a reader skips a format
 that it does not know and ignores members that it does not know, so a later version may add members under the same `v`.
@@ -15,10 +16,16 @@ import orjson
 
 from app.core.fleet.load import LoadSample
 from app.core.fleet.registry import ProcessLoad, Registration, WorkerSource
+from app.core.fleet.tenant import GatewayUsage
 
 FORMAT = 1
 MAX_REGISTRATION_BYTES = 8 * 1024
 MAX_LOAD_BYTES = 1024 * 1024
+MAX_USAGE_BYTES = 4 * 1024 * 1024
+MAX_PROCESSES = 1024
+ROW = 6
+"""Numbers of a row, see core.tenants.demand."""
+MAX_AMOUNT = 1e15
 MAX_TEXT = 1024
 """Characters of an id, a URL or an incarnation."""
 MAX_COUNT = 10**9
@@ -100,6 +107,39 @@ def decode_load(process: str, value: bytes, server_ms: int, now: float) -> Proce
         {_worker(worker): _count(requests) for worker, requests in in_flight.items()},
         {_worker(worker): _sample(sample, since_ms, now) for worker, sample in samples.items()},
     )
+
+
+def encode_usage(usage: GatewayUsage) -> bytes:
+    """Scopes are written as they are given: the caller has hashed them, since they hold names of tenants."""
+    scopes = {scope: [[round(number, 3) for number in row] for row in rows] for scope, rows in usage.scopes.items()}
+    return orjson.dumps({"v": FORMAT, "processes": usage.processes, "scopes": scopes})
+
+
+def decode_usage(gateway: str, value: bytes) -> GatewayUsage:
+    """Raises Malformed."""
+    fields = _format(_object(value, MAX_USAGE_BYTES).get("usage"))
+    processes, scopes = fields.get("processes"), fields.get("scopes")
+    if not isinstance(processes, int) or isinstance(processes, bool) or not 1 <= processes <= MAX_PROCESSES:
+        raise Malformed("its number of processes is not one")
+    if not isinstance(scopes, dict):
+        raise Malformed("its scopes are not an object")
+    return GatewayUsage(gateway, processes, {scope: _rows(rows, processes) for scope, rows in scopes.items()})
+
+
+def _rows(value: Any, processes: int) -> list[list[float]]:
+    if not isinstance(value, list) or len(value) != processes:
+        raise Malformed("a scope has not one row for each process")
+    return [_row(row) for row in value]
+
+
+def _row(value: Any) -> list[float]:
+    if not isinstance(value, list) or len(value) < ROW:
+        raise Malformed("a row is not a list of six")
+    for number in value[:ROW]:
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        if not is_number or not 0 <= number <= MAX_AMOUNT:
+            raise Malformed("a number of a row is not an amount")
+    return [float(number) for number in value[:ROW]]
 
 
 def _sample(value: Any, since_ms: int, now: float) -> LoadSample:

@@ -7,10 +7,19 @@ from typing import Any, TypeVar
 from app.core.fleet.errors import StoreUnavailable
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
 from app.core.fleet.rng import Rng
+from app.core.fleet.tenant import GatewayUsage
 from app.store import scripts
 from app.store.address import Address
 from app.store.breaker import Breaker, StoreState
-from app.store.codec import Malformed, decode_load, decode_registration, encode_load, encode_registration
+from app.store.codec import (
+    Malformed,
+    decode_load,
+    decode_registration,
+    decode_usage,
+    encode_load,
+    encode_registration,
+    encode_usage,
+)
 from app.store.connections import Arguments, Connections, StartTask, StoreLimits
 from app.store.keys import DEFAULT_PREFIX, Keys
 
@@ -21,7 +30,7 @@ LEASE_S = 15.0
 REMOVAL_S = 3600.0
 """How long a deleted worker stays deleted against the configurations that still name it."""
 LOAD_S = 5.0
-"""Life of a process's load."""
+"""Life of a process's load, and of a gateway's usage."""
 DRAINS, TAKES = b"1", b"0"
 MAX_LOGGED = 64
 """Malformed entries that get a log line each; later ones are only counted."""
@@ -141,6 +150,16 @@ class RedisStore:
         server_ms, live, foreign = self._shape(reply, 3)
         self._count_foreign(foreign, "load")
         return self._decoded("load", live, lambda process, value: decode_load(process, value, int(server_ms), now))
+
+    # Usage of tenants
+
+    async def exchange_usage(self, usage: GatewayUsage) -> Sequence[GatewayUsage]:
+        """Publish this gateway's usage for 5 s, and read that of every live gateway, this one's too."""
+        arguments: Arguments = [usage.gateway, self._load_ms, encode_usage(usage)]
+        live = await self._run(scripts.EXCHANGE_USAGE, [self._keys.usage], arguments)
+        if not isinstance(live, list):
+            raise StoreUnavailable("the store answered something else than was asked")
+        return self._decoded("usage", live, decode_usage)
 
     async def close(self) -> None:
         await self._connections.close()

@@ -26,6 +26,9 @@ def log_request(record: RequestRecord) -> None:
         "bytes_in": record.bytes_in,
         "bytes_out": record.bytes_out,
     }
+    if record.tenant:
+        fields["tenant"] = record.tenant
+        fields["key"] = record.key_name
     if record.model:
         fields["model"] = record.model
     dispatch = record.dispatch
@@ -35,6 +38,8 @@ def log_request(record: RequestRecord) -> None:
         fields["reason"] = dispatch.reason.value
     if record.refusal:
         fields["refusal"] = record.refusal
+    if record.over:
+        fields["limit"] = record.over
     if record.ttft_s is not None:
         fields["ttft_ms"] = round(record.ttft_s * 1000, 3)
     if record.events:

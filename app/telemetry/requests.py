@@ -8,7 +8,7 @@ from app.core.fleet.record import RequestRecord
 from app.telemetry.instruments import Counter, Gauge, Histogram, Instrument
 
 MODELS_MAX = 1000
-"""Models with a label value of their own; all later ones share `other`."""
+"""Models, and tenants, with a label value of their own; all later ones share `other`."""
 
 DURATION_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1800)
 TTFT_BOUNDS_S = (0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160)
@@ -41,6 +41,25 @@ CLIENT_CLOSED = "499"
 """Status of a request whose client left before an answer began; the number that nginx made known."""
 
 
+class BoundedLabel:
+    """Values of a label that nobody can make up, but that come and go while a series never goes: the first MODELS_MAX
+    have one of their own, all later ones share `other`."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: dict[str, None] = {}
+
+    def __call__(self, value: str) -> str:
+        seen = self._seen
+        if value in seen or not value:
+            return value
+        if len(seen) >= MODELS_MAX:
+            return "other"
+        seen[value] = None
+        return value
+
+
 class RequestMetrics:
     """Takes the record of each request that ended, and each decision.
 
@@ -49,7 +68,8 @@ class RequestMetrics:
 
     def __init__(self, endpoints: Iterable[str], in_flight: Callable[[], int]) -> None:
         self._endpoints = dict.fromkeys(endpoints)
-        self._models: dict[str, None] = {}
+        self._model = BoundedLabel()
+        self._tenant = BoundedLabel()
         self._requests = Counter(
             "requests_total",
             "Requests that ended, by path, served model (empty: refused before one was found) and HTTP status; "
@@ -88,6 +108,15 @@ class RequestMetrics:
             "retries_total", "Dispatches to a further worker because an earlier one could not be reached."
         )
         self._disconnects = Counter("client_disconnects_total", "Requests whose client left before the answer's end.")
+        self._tenant_requests = Counter("tenant_requests_total", "Requests with a valid key that ended.", ("tenant",))
+        self._tenant_tokens = Counter(
+            "tenant_tokens_total", "Tokens by the engine's own count, as in router_tokens_total.", ("tenant", "kind")
+        )
+        self._tenant_limited = Counter(
+            "tenant_limited_total",
+            "Requests answered with 429, by the limit that was reached, be it the tenant's or its key's.",
+            ("tenant", "limit"),
+        )
         self._in_flight = Gauge(
             "requests_in_flight", "Requests that hold a worker now.", (), lambda: [((), float(in_flight()))]
         )
@@ -104,6 +133,9 @@ class RequestMetrics:
             self._refusals,
             self._retries,
             self._disconnects,
+            self._tenant_requests,
+            self._tenant_tokens,
+            self._tenant_limited,
             self._in_flight,
         )
 
@@ -139,17 +171,17 @@ class RequestMetrics:
             self._refusals.add((record.refusal,))
         if client_gone:
             self._disconnects.add()
+        if record.tenant:
+            self._ended_for(self._tenant(record.tenant), record)
 
-    def _model(self, model: str) -> str:
-        """The label value. A record names a model only when a worker that serves it was found, so a client cannot make
-        up values; but models come and go with workers, and a series never goes."""
-        models = self._models
-        if model in models or not model:
-            return model
-        if len(models) >= MODELS_MAX:
-            return "other"
-        models[model] = None
-        return model
+    def _ended_for(self, tenant: str, record: RequestRecord) -> None:
+        self._tenant_requests.add((tenant,))
+        if record.prompt_tokens:
+            self._tenant_tokens.add((tenant, "prompt"), record.prompt_tokens)
+        if record.completion_tokens:
+            self._tenant_tokens.add((tenant, "completion"), record.completion_tokens)
+        if record.over:
+            self._tenant_limited.add((tenant, record.over))
 
 
 def _status(status: int, client_gone: bool) -> str:

@@ -12,22 +12,28 @@ from pydantic import SecretStr
 
 from app import __version__
 from app.api.admin import make_admin_app
+from app.api.auth import Keys
 from app.api.endpoints import ENDPOINTS
 from app.api.listener import Listener, Reservation
 from app.api.monitoring import Monitoring
+from app.config.addresses import is_loopback
 from app.config.schema import Config
 from app.core.fleet.events import Event, HealthReported, WorkerDraining, WorkerSeen
+from app.core.fleet.tenant import Plane
 from app.core.journal import FleetEvent, to_record
 from app.core.overload.health import Health
 from app.core.router import Router
 from app.core.routing.policies import make_policy
+from app.core.tenants.division import Division
+from app.runtime import tenancy
 from app.runtime.channel import Message
-from app.runtime.clock import monotonic
+from app.runtime.clock import monotonic, wall
 from app.runtime.fleet import Fleet
 from app.runtime.processes import Launch, Processes
 from app.runtime.readiness import Readiness
 from app.runtime.status import Status
 from app.runtime.tasks import Tasks
+from app.runtime.tenancy import TenantControl
 from app.signals.control import tls_context
 from app.signals.fleet import FleetMonitor
 from app.signals.monitor import MonitorContext, MonitorSettings
@@ -39,6 +45,7 @@ from app.telemetry.metrics import Metrics
 from app.wiring.chance import streams_of_chance
 from app.wiring.launch import Assignment, launch_serving
 from app.wiring.serving import thresholds
+from app.wiring.tenants import admin_ring, keys_file, with_hash_keys
 
 SYNC_S = 1.0
 """How often the store is written and read."""
@@ -54,7 +61,7 @@ class ControlProcess:
     """Started once, stopped once. `is_readable`: logs are for a person, see telemetry.logs."""
 
     def __init__(self, config: Config, log_level: str, *, is_readable: bool) -> None:
-        self.config = config
+        self.config = with_hash_keys(config)
         self._log = (log_level, is_readable)
         self._stack = AsyncExitStack()
         self._tasks = Tasks()
@@ -65,6 +72,7 @@ class ControlProcess:
         self._workers_readiness = Readiness(self.router)
         self.addresses: dict[str, str] = {}
         self._processes: Processes
+        self.tenants: TenantControl
 
     async def start(self) -> None:
         """Take the addresses, start the store if it is ours, and serve; returns when clients can connect.
@@ -128,6 +136,7 @@ class ControlProcess:
             self._greeting,
             on_probe=monitors.probe_now,
             on_ended=ended,
+            on_usage=lambda number, usage: self.tenants.reported(number, usage),
             clock=monotonic,
         )
         name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
@@ -141,8 +150,27 @@ class ControlProcess:
             clock=monotonic,
             new_incarnation=lambda: secrets.token_hex(6),
         )
+        ring, is_open = admin_ring(config), is_loopback(config.admin_host) or config.insecure
+        tenants = self.tenants = TenantControl(
+            processes,
+            len(processes.slots),
+            store,
+            # Until others are heard of, as many as the operator says, with as many processes as this one.
+            Division(name, len(processes.slots), (config.replicas - 1) * len(processes.slots)),
+            ring,
+            keys_file(config),
+            monotonic,
+        )
         status = Status(
-            self.router, fleet, self.not_ready, store, processes, version=__version__, gateway=name, clock=monotonic
+            self.router,
+            fleet,
+            self.not_ready,
+            store,
+            processes,
+            tenants.describe,
+            version=__version__,
+            gateway=name,
+            clock=monotonic,
         )
 
         async def exposition(accept: str) -> tuple[bytes, str]:
@@ -150,9 +178,13 @@ class ControlProcess:
             return merged.exposition(accept)
 
         fleet.configure(list(config.worker_urls))
+        tenants.load()
         processes.start()
         self._tasks.every(SYNC_S, fleet.sync, "store sync")
-        self._serve(admin, make_admin_app(fleet, status, self.not_ready, _secret(config.admin_api_key)))
+        self._tasks.every(tenancy.SYNC_S, tenants.sync, "tenants sync")
+        self._tasks.every(tenancy.POLL_S, tenants.watch, "keys file watch")
+        admin_keys = Keys(ring, wall, Plane.ADMIN)
+        self._serve(admin, make_admin_app(fleet, status, self.not_ready, admin_keys, may_be_open=is_open))
         self._serve(monitoring, Monitoring(exposition, self.not_ready))
         await processes.wait_ready(READY_S)
 
@@ -243,7 +275,7 @@ class ControlProcess:
             elif health is Health.UNHEALTHY:
                 failed = HealthReported(worker.id, worker.incarnation, healthy=False)
                 facts += [failed] * self.config.health_failure_threshold
-        return [{"kind": "fact", "record": to_record(fact)} for fact in facts]
+        return [*({"kind": "fact", "record": to_record(fact)} for fact in facts), *self.tenants.greeting()]
 
     def _serve(self, listener: Listener, app: Any) -> None:
         self._listening.append((listener, self._tasks.start(listener.run(app), f"{listener.name} listener")))

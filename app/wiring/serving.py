@@ -6,22 +6,27 @@ import socket
 from contextlib import AsyncExitStack
 
 from app import __version__
-from app.api.auth import Keys
+from app.api.auth import Keys, fixed_grants
 from app.api.body import BodyLimits
 from app.api.data import DataPlane
 from app.api.edge import EdgeLimits
 from app.api.endpoints import ENDPOINTS
 from app.api.listener import Listener
 from app.api.proxy import Proxy, ProxyOptions
+from app.api.tenancy import Tenancy, TenantSalt
 from app.config.schema import Config
+from app.core.fleet.tenant import Plane
 from app.core.overload.health import HealthThresholds
 from app.core.router import Router
 from app.core.routing.policies import make_policy
+from app.core.tenants.admission import Admission
+from app.core.tenants.keyring import Keyring
+from app.core.tenants.namespace import Namespace
 from app.runtime.channel import Channel, Message
-from app.runtime.clock import monotonic
+from app.runtime.clock import monotonic, wall
 from app.runtime.gateway import Gateway
 from app.runtime.readiness import Readiness
-from app.runtime.serving import REPORT_S, Serving
+from app.runtime.serving import REPORT_S, Serving, Tenants
 from app.runtime.tasks import Tasks
 from app.signals.control import tls_context
 from app.telemetry.access import EndedRequests
@@ -62,16 +67,23 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
         gateway = Gateway(router, upstream, metrics, monotonic)
         readiness = Readiness(router)
 
+        fixed = fixed_grants((key.get_secret_value() for key in config.api_key), "api_key", Plane.DATA)
+        ring, admission = Keyring(fixed, is_closed=config.api_keys_file is not None), Admission()
+        tenants = Tenants(ring, admission, monotonic)
+
         channel: Channel
-        serving = Serving(gateway, lambda message: channel.send(message), lambda: snapshot(metrics.registry))
+        serving = Serving(gateway, lambda message: channel.send(message), lambda: snapshot(metrics.registry), tenants)
         channel = Channel(serving.take, serving.lost)
         await channel.open(end)
         stack.callback(channel.close)
 
         listener = Listener(config.host, port, name="data", is_shared=True)
         listener.bind()
-        app = _data_plane(config, gateway, readiness, metrics, tasks)
-        running = tasks.start(listener.run(app, _edge_limits(config, metrics)), "data listener")
+        # The greeting ends with the keys, so that whoever is served finds workers and limits too.
+        await asyncio.wait([tenants.known, serving.stop], return_when=asyncio.FIRST_COMPLETED)
+        proxy = _proxy(config, gateway, Keys(ring, wall), admission, metrics, tasks)
+        data = DataPlane(proxy, router, config.model_alias, readiness.problem)
+        running = tasks.start(listener.run(data, _edge_limits(config, metrics)), "data listener")
         tasks.every(REPORT_S, serving.report, "report")
         start_lag_meter(tasks.start, metrics.loop_lagged, clock=monotonic)
         channel.send(_ready())
@@ -99,10 +111,13 @@ def thresholds(config: Config) -> HealthThresholds:
     return HealthThresholds(config.health_failure_threshold, config.health_success_threshold)
 
 
-def _data_plane(config: Config, gateway: Gateway, readiness: Readiness, metrics: Metrics, tasks: Tasks) -> DataPlane:
-    proxy = Proxy(
+def _proxy(config: Config, gateway: Gateway, keys: Keys, admission: Admission, metrics: Metrics, tasks: Tasks) -> Proxy:
+    # The control process has put the one of a file, or one of its own making, in the place of one that is not set.
+    namespace = Namespace([key.get_secret_value().encode() for key in config.tenant_hash_key])
+    return Proxy(
         gateway,
-        Keys(key.get_secret_value() for key in config.api_key),
+        keys,
+        Tenancy(admission, namespace, TenantSalt(config.tenant_salt)),
         ProxyOptions(
             config.max_body_bytes,
             config.model_alias,
@@ -114,7 +129,6 @@ def _data_plane(config: Config, gateway: Gateway, readiness: Readiness, metrics:
         monotonic,
         new_id=lambda: secrets.token_hex(16),
     )
-    return DataPlane(proxy, gateway.router, config.model_alias, readiness.problem)
 
 
 def _ready() -> Message:

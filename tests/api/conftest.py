@@ -10,20 +10,25 @@ from itertools import count
 
 import pytest
 
-from app.api.auth import Keys
+from app.api.auth import Keys, fixed_grants
 from app.api.data import DataPlane
 from app.api.edge import DEFAULT_LIMITS, EdgeLimits
 from app.api.listener import Listener
 from app.api.proxy import Proxy, ProxyOptions
+from app.api.tenancy import Tenancy, TenantSalt
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.events import HealthReported, WorkerSeen
 from app.core.fleet.reasons import Failure, Outcome
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.request import RequestFacts
+from app.core.fleet.tenant import KeySet, Plane
 from app.core.fleet.worker import Worker
 from app.core.router import Router
 from app.core.routing.policies import make_policy
-from app.runtime.clock import monotonic
+from app.core.tenants.admission import Admission
+from app.core.tenants.keyring import Keyring
+from app.core.tenants.namespace import Namespace
+from app.runtime.clock import monotonic, wall
 from app.runtime.gateway import Gateway
 from app.runtime.readiness import Readiness
 from app.runtime.tasks import Tasks
@@ -64,6 +69,8 @@ class Edge:
     serving: "asyncio.Task[None]"
     told: Told
     tasks: Tasks
+    admission: Admission
+    ring: Keyring
     talks: "list[Talk]" = field(default_factory=list)
 
     @property
@@ -140,6 +147,8 @@ async def start_edge() -> AsyncIterator[StartEdge]:
         async def start(
             *,
             keys: tuple[str, ...] = (),
+            key_set: KeySet | None = None,
+            salt: TenantSalt = TenantSalt.OFF,
             aliases: dict[str, str] | None = None,
             max_body_bytes: int = 1 << 20,
             request_timeout_s: float = 10.0,
@@ -159,12 +168,20 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             gateway = Gateway(router, upstream, told, monotonic)
             options = ProxyOptions(max_body_bytes, aliases or {}, expose_routing_headers=True)
             ids = count(1)
-            proxy = Proxy(gateway, Keys(keys), options, told, tasks, monotonic, lambda: f"made-{next(ids)}")
+            fixed = fixed_grants(keys, "api_key", Plane.DATA)
+            ring, admission = Keyring(fixed, is_closed=key_set is not None), Admission()
+            if key_set is not None:
+                ring.replace(key_set.grants)
+                admission.replace(key_set, monotonic())
+            tenancy = Tenancy(admission, Namespace([b"a secret of sixteen bytes"]), salt)
+            proxy = Proxy(
+                gateway, Keys(ring, wall), tenancy, options, told, tasks, monotonic, lambda: f"made-{next(ids)}"
+            )
             listener = Listener("127.0.0.1", 0, name="data")
             listener.bind()
             app = DataPlane(proxy, router, aliases or {}, Readiness(router).problem)
             serving = tasks.start(listener.run(app, edge_limits), "listener")
-            edge = Edge(router, gateway, upstream, listener, serving, told, tasks)
+            edge = Edge(router, gateway, upstream, listener, serving, told, tasks, admission, ring)
 
             async def stop() -> None:
                 cut_now = asyncio.get_running_loop().create_future()

@@ -2,15 +2,19 @@
 
 import logging
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from typing import Any, Literal
 
 import httpx
 import pytest
 
 from app.api.admin import BODY_MAX, make_admin_app
+from app.api.auth import Keys, fixed_grants
 from app.core.fleet.address import parse_worker_url, worker_id
 from app.core.fleet.errors import StoreUnavailable
 from app.core.fleet.registry import Registration, WorkerSource
+from app.core.fleet.tenant import Grant, Plane
+from app.core.tenants.keyring import Keyring
 
 
 class FakeFleet:
@@ -64,7 +68,11 @@ def fleet() -> FakeFleet:
 def client(
     fleet: FakeFleet, *, key: str | None = None, problem: str | None = None, **options: Any
 ) -> httpx.AsyncClient:
-    app = make_admin_app(fleet, lambda: {"ready": problem is None, "version": "1"}, lambda: problem, key)
+    ring = Keyring(fixed_grants([key] if key else [], "admin_api_key", Plane.ADMIN), is_closed=True)
+    keys = Keys(ring, lambda: 0.0, Plane.ADMIN)
+    app = make_admin_app(
+        fleet, lambda: {"ready": problem is None, "version": "1"}, lambda: problem, keys, may_be_open=True
+    )
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, **({"base_url": "http://127.0.0.1:30001"} | options))
 
@@ -323,3 +331,24 @@ async def test_drain_and_resume(fleet: FakeFleet) -> None:
         refused = await http.post(f"/workers/{registration.id}/drain")
         assert refused.status_code == 503
         assert refused.headers["retry-after"]
+
+
+async def test_keys_of_the_admin_plane_open_it_and_their_loss_does_not(fleet: FakeFleet) -> None:
+    ring = Keyring(is_closed=True)
+    app = make_admin_app(fleet, dict, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), may_be_open=True)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:30001") as http:
+
+        async def status(key: str | None = None) -> int:
+            headers = {"authorization": f"Bearer {key}"} if key else {}
+            return (await http.get("/status", headers=headers)).status_code
+
+        assert await status() == 200
+        grants = [
+            Grant(name, "t", sha256(name.encode()).digest(), planes=planes)
+            for name, planes in (("ops", (Plane.ADMIN,)), ("user", (Plane.DATA,)))
+        ]
+        ring.replace(grants)
+        assert [await status(key) for key in (None, "ops", "user", "else")] == [401, 200, 403, 401]
+        ring.replace(grants[1:])
+        assert [await status(key) for key in (None, "ops", "user")] == [401, 401, 403]

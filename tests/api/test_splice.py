@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.splice import replace_member
+from app.api.splice import replace_member, set_member
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,28 @@ def test_only_the_member_changes(members: dict[str, object], old: str, new: str,
     assert json.loads(spliced) == dict(items) | {"model": new}
     kept = json.dumps(old, ensure_ascii=ascii_only).encode()
     assert len(spliced) == len(body) - len(kept) + len(orjson.dumps(new))
+
+
+@given(st.dictionaries(st.text(max_size=8), VALUES, max_size=6), VALUES, st.integers(0, 7), st.booleans())
+def test_a_member_is_set_and_nothing_else(
+    members: dict[str, object], old: object, place: int, ascii_only: bool
+) -> None:
+    """place 7: it is not there yet."""
+    items = [item for item in members.items() if item[0] != "salt"]
+    if place < 7:
+        items.insert(min(place, len(items)), ("salt", old))
+    text = json.dumps(dict(items), ensure_ascii=ascii_only, indent=place % 3 or None)
+    try:
+        body = text.encode()
+        orjson.loads(body)
+    except (UnicodeEncodeError, orjson.JSONDecodeError):
+        return  # no valid request
+    spliced = set_member(body, "salt", "new")
+    assert json.loads(spliced) == dict(items) | {"salt": "new"}
+    if place < 7:
+        marked = json.dumps(dict(items) | {"salt": "new"}, ensure_ascii=ascii_only, indent=place % 3 or None)
+        assert spliced == marked.encode(), "what stood around the value stands there still"
+    else:
+        added = b'"salt":"new"' + (b"," if items else b"")
+        assert spliced.replace(added, b"", 1) == body
+    assert set_member(spliced, "salt", "new") == spliced

@@ -133,7 +133,7 @@ def test_every_problem_is_told_at_once_where_it_was_written(write) -> None:
         [
             f"{file} line 1, policy: must be one of {', '.join(POLICY_NAMES)}, not 'best'",
             f"{file} line 2, host: 0.0.0.0 can be reached from other machines and there is no api_key; "
-            "set api_key (WARMSET_API_KEY), bind 127.0.0.1, or allow it with --insecure",
+            "set api_key (WARMSET_API_KEY) or api_keys_file, bind 127.0.0.1, or allow it with --insecure",
             f"{file} line 3, prot: no such setting; did you mean port?",
             "WARMSET_PORT: must be a whole number, not 'http'",
             "WARMSET_POLCY: no such setting; did you mean WARMSET_POLICY?",

@@ -213,7 +213,7 @@ async def test_a_reply_that_comes_late_is_not_the_next_command_s(tasks: Tasks, m
                 delay = delays.pop(0)
                 await asyncio.sleep(delay)
                 removed = b"late" if delay else b"good"
-                writer.write(b"*3\r\n*0\r\n*1\r\n$4\r\n" + removed + b"\r\n:0\r\n")
+                writer.write(b"*4\r\n*0\r\n*1\r\n$4\r\n" + removed + b"\r\n*0\r\n:0\r\n")
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -249,9 +249,14 @@ async def test_a_connection_that_the_client_library_would_keep_is_closed_all_the
         pass
 
     assert server.pid is not None
-    assert await connections.run(READ_REGISTRY, [keys.workers, keys.removed], [], ended) == [[], [], 0]
+    assert await connections.run(READ_REGISTRY, [keys.workers, keys.removed, keys.draining], [], ended) == [
+        [],
+        [],
+        [],
+        0,
+    ]
     os.kill(server.pid, signal.SIGSTOP)
-    await refused(connections.run(READ_REGISTRY, [keys.workers, keys.removed], [], ended))
+    await refused(connections.run(READ_REGISTRY, [keys.workers, keys.removed, keys.draining], [], ended))
     # The server goes on while the next command waits, and answers the first one, too.
     asyncio.get_running_loop().call_later(0.05, os.kill, server.pid, signal.SIGCONT)
     server_ms, *loads = await connections.run(READ_LOADS, [keys.loads], [], ended)

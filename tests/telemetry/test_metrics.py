@@ -60,10 +60,11 @@ def test_golden_exposition() -> None:
     gaps = [0] * (len(metrics.gap_bounds_s) + 1)
     gaps[3], gaps[-1] = 9, 1
     usage = {"prompt_tokens": 1000, "completion_tokens": 20, "cached_tokens": 640}
-    metrics.ended(record(ttft_s=0.1, gap_counts=gaps, gap_sum_s=11.5, events=11, **usage))
+    metrics.ended(record(tenant="acme", ttft_s=0.1, gap_counts=gaps, gap_sum_s=11.5, events=11, **usage))
     metrics.ended(record(endpoint="/v1/embeddings", duration_s=0.025, prompt_tokens=8))
     metrics.ended(record(model="", dispatch=None, status=503, outcome=Outcome.FAILED, refusal="no_workers"))
     metrics.ended(record(status=0, outcome=Outcome.CLIENT_GONE))
+    metrics.ended(record(model="", dispatch=None, status=429, tenant="acme", over="requests"))
     metrics.ended(record(outcome=Outcome.FAILED, refusal="stream_broken"))
     metrics.store_failed()
     metrics.loop_lagged(0.003)
@@ -94,6 +95,18 @@ def test_before_anything_happened_there_is_nothing_that_is_not_known() -> None:
 @pytest.mark.parametrize(("state", "value"), [("up", 1), ("down", 0), ("unknown", None)])
 def test_store_up(state: str, value: float | None) -> None:
     assert samples(metrics_of({}, store_state=lambda: state)).get("warmset_store_up") == value
+
+
+def test_tenants_beyond_the_limit_share_one_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "MODELS_MAX", 1)
+    metrics = metrics_of({})
+    for tenant in ("a", "b", "c", "a", ""):
+        metrics.ended(record(tenant=tenant))
+    counted = {name: value for name, value in samples(metrics).items() if "tenant_requests_total{" in name}
+    assert counted == {
+        'warmset_tenant_requests_total{tenant="a"}': 2,
+        'warmset_tenant_requests_total{tenant="other"}': 2,
+    }
 
 
 def test_models_beyond_the_limit_share_one_label(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,14 +13,16 @@ class ProxyEndpoint(NamedTuple):
 
     path: str
     family: Family = Family.OPENAI
+    takes_salt: bool = False
+    """The body has a `cache_salt` (vLLM 0.32's schema); where it has none, one that is added is ignored or refused."""
 
 
 ENDPOINTS = (
-    ProxyEndpoint("/v1/chat/completions"),
-    ProxyEndpoint("/v1/chat/completions/batch"),
-    ProxyEndpoint("/v1/completions"),
-    ProxyEndpoint("/v1/responses", Family.RESPONSES),
-    ProxyEndpoint("/v1/messages", Family.ANTHROPIC),
+    ProxyEndpoint("/v1/chat/completions", takes_salt=True),
+    ProxyEndpoint("/v1/chat/completions/batch", takes_salt=True),
+    ProxyEndpoint("/v1/completions", takes_salt=True),
+    ProxyEndpoint("/v1/responses", Family.RESPONSES, takes_salt=True),
+    ProxyEndpoint("/v1/messages", Family.ANTHROPIC, takes_salt=True),
     ProxyEndpoint("/v1/messages/count_tokens", Family.ANTHROPIC),
     ProxyEndpoint("/v1/embeddings"),
     ProxyEndpoint("/v2/embed"),
@@ -31,7 +33,7 @@ ENDPOINTS = (
     ProxyEndpoint("/rerank"),
     ProxyEndpoint("/v1/rerank"),
     ProxyEndpoint("/v2/rerank"),
-    ProxyEndpoint("/generative_scoring"),
+    ProxyEndpoint("/generative_scoring", takes_salt=True),
     ProxyEndpoint("/tokenize"),
     ProxyEndpoint("/detokenize"),
 )

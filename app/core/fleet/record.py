@@ -15,6 +15,8 @@ class RequestRecord:
     ttft_s: until the first byte of the answer's body left for the client; None when there was none.
     gap_counts, gap_sum_s: gaps between events of a stream, by class (see telemetry for the classes), and their sum.
     prompt_tokens, completion_tokens, cached_tokens: as the engine counted them; None where it did not say.
+    tenant, key_name: whose request it is, and the name of the key that it came with; "" before that is known.
+    over: which limit of the tenant was in its way, "" when none was.
     refusal: the reason's value when the gateway itself answered.
     """
 
@@ -26,6 +28,9 @@ class RequestRecord:
     status: int = 0
     outcome: Outcome = Outcome.FAILED
     refusal: str = ""
+    tenant: str = ""
+    key_name: str = ""
+    over: str = ""
     dispatch: Dispatch | None = None
     duration_s: float = 0.0
     ttft_s: float | None = None

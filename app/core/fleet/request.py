@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from app.core.fleet.tenant import DEFAULT_TENANT
+
 
 @dataclass(slots=True)
 class RequestFacts:
@@ -9,10 +11,12 @@ class RequestFacts:
 
     model: the model id that workers know, after aliases.
     endpoint: path of ours that received it, such as `/v1/chat/completions`.
-    key: routing key, from a header or the body; None when the request names none.
+    key: routing key, from a header or the body, made unique to the tenant; None when the request names none.
+    tenant: whose request it is.
     """
 
     request_id: str
     model: str
     endpoint: str
     key: bytes | None = None
+    tenant: str = DEFAULT_TENANT
