@@ -120,7 +120,8 @@ def test_a_limit_holds_over_two_gateways_and_without_the_store(
     with Load([one.data, two.data, one.data, two.data], "k") as load:
         time.sleep(5)
     assert set(load.statuses) == {200, 429}
-    assert 40 <= load.served(before_s=5) <= 68, "60 and what shares that are on their way let through"
+    # Not all of the 10 s: what a process has saved up is lost when its share shrinks.
+    assert 18 <= load.served(before_s=5) <= 68, "at least the rate; 60 and what shares on their way let through"
     # All of the demand goes to one gateway, and the share follows it.
     with Load([one.data, one.data], "k") as load:
         time.sleep(7)
