@@ -5,8 +5,10 @@ Rule 2: nothing waits for ever: not for the rest of a head, not for the rest of 
 Rule 3: a refusal has a body in OpenAI's shape, and the connection ends with it, since nobody can say where the next
 request would begin.
 
-A client that closes its sending side counts as gone, since TCP cannot tell that from leaving. A client that pipelines a
-second request is not watched until the first is answered: its bytes are not read meanwhile.
+A client that closes its sending side counts as gone, since TCP cannot tell that from leaving. Requests that a client
+sends before it has the answer to an earlier one are answered in turn. They are not looked at before, but their bytes are
+read, so that its leaving is seen; one that sends more than AHEAD_MAX ahead is not read further, and not watched, until
+the answer under way is complete.
 """
 
 import asyncio
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httptools
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.api.errors import SHAPES, EdgeReason
@@ -26,6 +29,15 @@ from app.api.families import Family, error_body
 
 UNTIL_CLOSE = 1 << 62
 """A length that no body reaches: the body of an HTTP/1.0 answer ends where its connection does."""
+
+AHEAD_MAX = 64 * 1024
+"""Bytes of later requests that are held while an earlier one is answered."""
+
+FRAMING_PER_BYTE = 16
+"""Bytes of chunk sizes and trailers that one byte of a body may come with: chunks of one byte take five."""
+
+PIPELINE_MAX = 64
+"""Requests of one connection that may wait for their turn."""
 
 LINGER_S = 1.0
 """Time for a refused client to read why, and to stop sending."""
@@ -69,28 +81,39 @@ class EdgeProtocol(HttpToolsProtocol):
         self._window_bytes = 0
         self._stall_timer: asyncio.TimerHandle | None = None
         self._waiting_bytes = 0
+        self._sent_bytes = 0  # of the message after its head, with its framing
+        self._body_bytes = 0  # the part of them that is body
+        self._head_count = 0
+        self._unanswered = 0  # requests that arrived whole
+        self._ahead = bytearray()
+        self._running: RequestResponseCycle | None = None  # `cycle` is the latest one, which may have to wait
 
     # For the application, as scope["extensions"]["warmset"]["connection"]
 
     def close_after_response(self) -> None:
         """Close the connection once the response under way is complete."""
-        self.cycle.keep_alive = False
+        self._answering.keep_alive = False
 
     def abort(self) -> None:
         """Close the connection now: a response was begun that cannot be completed."""
-        self.cycle.disconnected = True
+        self._answering.disconnected = True
         self.transport.abort()
 
     def begin_until_close(self) -> None:
         """The response about to start has no length, and its client knows no chunks."""
-        self.cycle.chunked_encoding = False
-        self.cycle.expected_content_length = UNTIL_CLOSE
+        self._answering.chunked_encoding = False
+        self._answering.expected_content_length = UNTIL_CLOSE
 
     def end_by_close(self) -> None:
         """The last byte of such a response was sent."""
-        self.cycle.response_complete = True
-        self.cycle.message_event.set()
+        self._answering.response_complete = True
+        self._answering.message_event.set()
         self.transport.close()
+
+    @property
+    def _answering(self) -> RequestResponseCycle:
+        assert self._running is not None
+        return self._running
 
     # asyncio.Protocol
 
@@ -104,6 +127,7 @@ class EdgeProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         self._disarm_stall()
+        self._leave_running()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -119,8 +143,17 @@ class EdgeProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self.transport.is_closing() or self._refusal is not None:
             return
+        if self._unanswered:
+            self._ahead += data
+            if len(self._ahead) > AHEAD_MAX:
+                self.flow.pause_reading()
+            return
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
         if self._is_in_body:
             self._window_bytes += len(data)
+            self._sent_bytes += len(data)
         else:
             self._head_bytes += len(data)
         try:
@@ -131,13 +164,24 @@ class EdgeProtocol(HttpToolsProtocol):
             self._refusal = EdgeReason.MALFORMED_HTTP
         if self._refusal is not None:
             self._refuse(self._refusal)
+        elif self._unanswered:
+            pass  # what came of the next request has to wait
         elif self._is_in_head and self._head_bytes > self.limits.max_head_bytes:
             self._refuse(EdgeReason.HEAD_TOO_LARGE)
         elif self._is_in_head:
             self._arm_head()
-        elif self._is_in_body and self._timer is None:
-            self._window_bytes = 0
-            self._timer = self.loop.call_later(self.limits.body_window_s, self._check_pace)
+        elif self._is_in_body:
+            if self._sent_bytes > self.limits.max_head_bytes + self._body_bytes * (FRAMING_PER_BYTE + 1):
+                self._refuse(EdgeReason.HEAD_TOO_LARGE)
+            elif self._timer is None:
+                self._window_bytes = 0
+                self._timer = self.loop.call_later(self.limits.body_window_s, self._check_pace)
+        elif self._timer is None:
+            # Blank lines before a head, or the rest of a body whose request is answered: still idle.
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     # httptools callbacks
 
@@ -153,10 +197,14 @@ class EdgeProtocol(HttpToolsProtocol):
         self._refusal = self._refusal or self._judge_head()
         if self._refusal is None:
             self._is_in_body = True
-            self._head_bytes = 0
+            self._head_bytes = self._sent_bytes = self._body_bytes = 0
+            self._head_count = len(self.headers)
             super().on_headers_complete()
+            if self._unanswered:
+                self.flow.resume_reading()  # paused because this one has to wait; AHEAD_MAX bounds what is read
 
     def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
         if self._refusal is None:
             super().on_body(body)
 
@@ -169,12 +217,45 @@ class EdgeProtocol(HttpToolsProtocol):
             return
         self._is_in_body = False
         self._disarm()
+        if len(self.headers) > self._head_count:
+            # Trailers: RFC 9110 §6.5.1 has them dropped where their meaning is not known, since nobody checked them.
+            del self.headers[self._head_count :]
+        if not self.cycle.response_complete:
+            self._unanswered += 1
         super().on_message_complete()
+
+    # Answers
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        if self._unanswered:
+            self._unanswered -= 1
+        super().on_response_complete()
+        if self._unanswered or self.transport.is_closing():
+            return
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+        elif self._ahead or self._is_in_head:
+            self._unset_keepalive_if_required()
+            ahead = bytes(self._ahead)
+            self._ahead.clear()
+            self._take(ahead)
+
+    def _leave_running(self) -> None:
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
 
     # What a head may be
 
     def _judge_head(self) -> EdgeReason | None:
         limits = self.limits
+        if self._unanswered >= PIPELINE_MAX:
+            return EdgeReason.OVERLOADED
         if len(self.url) > limits.max_target_bytes:
             return EdgeReason.TARGET_TOO_LONG
         headers = self.headers
@@ -263,9 +344,15 @@ class EdgeProtocol(HttpToolsProtocol):
         self._refuse(EdgeReason.MALFORMED_HTTP)
 
     def _refuse(self, reason: EdgeReason) -> None:
-        """Answer and close. When an answer is under way, only close: what is written now would become part of it."""
+        """Answer and close. When an answer is under way, only close: what is written now would become part of it.
+
+        Earlier requests that arrived whole get their answers first.
+        """
         self._disarm()
         self._refusal = reason
+        if self._unanswered:
+            self._ahead.clear()
+            return
         self._is_in_head = self._is_in_body = False
         if self.transport.is_closing():
             return
