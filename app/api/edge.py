@@ -6,26 +6,24 @@ Rule 3: a refusal has a body in OpenAI's shape, and the connection ends with it,
 request would begin.
 
 A client that closes its sending side counts as gone, since TCP cannot tell that from leaving. Requests that a client
-sends before it has the answer to an earlier one are answered in turn. They are not looked at before, but their bytes are
-read, so that its leaving is seen; one that sends more than AHEAD_MAX ahead is not read further, and not watched, until
-the answer under way is complete.
+sends before it has the answer to an earlier one are answered in turn. They are not looked at before, but their bytes
+are read, so that its leaving is seen; one that sends more than AHEAD_MAX ahead is not read further, and not watched,
+until the answer under way is complete.
 """
 
 import asyncio
 import fcntl
 import sys
 import termios
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from app.api.errors import SHAPES, EdgeReason
-from app.api.families import Family, error_body
+from app.api.errors import EdgeReason
+from app.api.limits import DEFAULT_LIMITS, has_body, judge_head, refusal
 
 UNTIL_CLOSE = 1 << 62
 """A length that no body reaches: the body of an HTTP/1.0 answer ends where its connection does."""
@@ -42,28 +40,6 @@ PIPELINE_MAX = 64
 LINGER_S = 1.0
 """Time for a refused client to read why, and to stop sending."""
 
-REASONS = {400: b"Bad Request", 408: b"Request Timeout", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeLimits:
-    """max_head_bytes: request line and headers. head_timeout_s: from a head's first byte to its last.
-    body_pace: bytes that must arrive in each `body_window_s`. write_stall_s: how long a client may take nothing while
-    bytes wait for it. on_refused: told of every refusal made here."""
-
-    max_head_bytes: int = 32 * 1024
-    max_headers: int = 100
-    max_target_bytes: int = 8 * 1024
-    head_timeout_s: float = 10.0
-    body_window_s: float = 10.0
-    body_pace: int = 10 * 1024
-    max_connections: int = 10_000
-    write_stall_s: float = 60.0
-    on_refused: Callable[[EdgeReason], None] = lambda reason: None
-
-
-DEFAULT_LIMITS = EdgeLimits()
-
 
 class EdgeProtocol(HttpToolsProtocol):
     """One connection. `limits` is set by the listener, on a subclass of its own."""
@@ -77,6 +53,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._is_in_body = False
         self._is_upgrade_ignored = False
         self._refusal: EdgeReason | None = None
+        self._is_lingering = False
         self._timer: asyncio.TimerHandle | None = None
         self._window_bytes = 0
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -93,6 +70,19 @@ class EdgeProtocol(HttpToolsProtocol):
     def close_after_response(self) -> None:
         """Close the connection once the response under way is complete."""
         self._answering.keep_alive = False
+
+    def linger_after_response(self, reason: EdgeReason) -> None:
+        """The request is refused with its body unread, and its client told `Connection: close`; to be called before the
+        last byte. Closed at once, with bytes of the client unread, the kernel would send a reset, and the client might
+        never see why. So its bytes are read and dropped for a moment."""
+        self._refusal = reason
+        self._is_lingering = True
+        self._disarm()
+        self._is_in_head = self._is_in_body = False
+        self._unanswered = 0
+        self._ahead.clear()
+        self.pipeline.clear()
+        self._answering.keep_alive = True  # so that uvicorn leaves the closing to us
 
     def abort(self) -> None:
         """Close the connection now: a response was begun that cannot be completed."""
@@ -134,6 +124,13 @@ class EdgeProtocol(HttpToolsProtocol):
         super().pause_writing()
         self._waiting_bytes = self._count_waiting()
         self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
+
+    def eof_received(self) -> None:
+        self._watch_end()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch_end()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -194,7 +191,12 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         self._disarm()
-        self._refusal = self._refusal or self._judge_head()
+        if self._unanswered >= PIPELINE_MAX:
+            self._refusal = EdgeReason.OVERLOADED
+        else:
+            self._refusal = self._refusal or judge_head(
+                self.url, self.headers, self.parser.get_http_version(), self.limits
+            )
         if self._refusal is None:
             self._is_in_body = True
             self._head_bytes = self._sent_bytes = self._body_bytes = 0
@@ -211,7 +213,7 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self._is_upgrade_ignored or self._refusal is not None:
             return
-        if self.parser.should_upgrade() and self._has_body():
+        if self.parser.should_upgrade() and has_body(self.headers):
             # httptools takes the body for bytes of the other protocol; it comes with the exception that follows.
             self._is_upgrade_ignored = True
             return
@@ -234,9 +236,15 @@ class EdgeProtocol(HttpToolsProtocol):
         if self._unanswered:
             self._unanswered -= 1
         super().on_response_complete()
-        if self._unanswered or self.transport.is_closing():
+        if self.transport.is_closing():
+            self._watch_end()
             return
-        if self._refusal is not None:
+        if self._unanswered:
+            return
+        if self._is_lingering:
+            self._unset_keepalive_if_required()
+            self._linger()
+        elif self._refusal is not None:
             self._refuse(self._refusal)
         elif self._ahead or self._is_in_head:
             self._unset_keepalive_if_required()
@@ -249,33 +257,6 @@ class EdgeProtocol(HttpToolsProtocol):
         if running is not None and not running.response_complete:
             running.disconnected = True
             running.message_event.set()
-
-    # What a head may be
-
-    def _judge_head(self) -> EdgeReason | None:
-        limits = self.limits
-        if self._unanswered >= PIPELINE_MAX:
-            return EdgeReason.OVERLOADED
-        if len(self.url) > limits.max_target_bytes:
-            return EdgeReason.TARGET_TOO_LONG
-        headers = self.headers
-        if len(headers) > limits.max_headers:
-            return EdgeReason.HEAD_TOO_LARGE
-        size = hosts = 0
-        for name, value in headers:
-            size += len(name) + len(value)
-            hosts += name == b"host"
-        if size > limits.max_head_bytes:
-            return EdgeReason.HEAD_TOO_LARGE
-        if hosts != 1 and (hosts > 1 or self.parser.get_http_version() != "1.0"):
-            return EdgeReason.MALFORMED_HTTP
-        return None
-
-    def _has_body(self) -> bool:
-        return any(
-            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0"))
-            for name, value in self.headers
-        )
 
     def _go_on_without_upgrade(self, rest: bytes) -> None:
         """RFC 9110 §7.8: a server that does not know the protocol goes on as if it had not been named.
@@ -305,6 +286,12 @@ class EdgeProtocol(HttpToolsProtocol):
             return
         self._window_bytes = 0
         self._timer = self.loop.call_later(self.limits.body_window_s, self._check_pace)
+
+    def _watch_end(self) -> None:
+        """A connection that is being closed stays until its last bytes are taken; who takes none is cut then too."""
+        if self._stall_timer is None and self.transport.get_write_buffer_size():
+            self._waiting_bytes = self._count_waiting()
+            self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
 
     def _check_stall(self) -> None:
         """A slow client is waited for as long as it takes anything at all; one that takes nothing is cut."""
@@ -364,15 +351,11 @@ class EdgeProtocol(HttpToolsProtocol):
             if cycle.response_started:
                 self.transport.abort()
                 return
-        shape = SHAPES[reason]
-        body = error_body(Family.OPENAI, reason)
-        retry = b"retry-after: %d\r\n" % shape.retry_after_s if shape.retry_after_s is not None else b""
-        self.transport.write(
-            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n%scontent-length: %d\r\nconnection: close\r\n\r\n%s"
-            % (shape.status, REASONS.get(shape.status, b"Error"), retry, len(body), body)
-        )
-        # Closed at once, with bytes of the client unread, the kernel would send a reset, and the client might never
-        # see why. So its bytes are read and dropped for a moment.
+        self.transport.write(refusal(reason))
+        self._linger()
+
+    def _linger(self) -> None:
+        self.flow.resume_reading()
         self.transport.write_eof()
         self._timer = self.loop.call_later(LINGER_S, self.transport.close)
 

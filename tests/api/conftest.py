@@ -12,7 +12,7 @@ import pytest
 
 from app.api.auth import Keys, fixed_grants
 from app.api.data import DataPlane
-from app.api.edge import DEFAULT_LIMITS, EdgeLimits
+from app.api.limits import DEFAULT_LIMITS, EdgeLimits
 from app.api.listener import Listener
 from app.api.proxy import Proxy, ProxyOptions
 from app.api.tenancy import Tenancy, TenantSalt

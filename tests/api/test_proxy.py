@@ -6,8 +6,8 @@ import json
 import httpx
 import pytest
 
-from app.api.edge import EdgeLimits
 from app.api.errors import EdgeReason
+from app.api.limits import EdgeLimits
 from app.core.fleet.reasons import Failure, Outcome
 from tests.api.conftest import Edge, StartEdge
 from tests.fakes.raw_worker import Connected, RawWorker
