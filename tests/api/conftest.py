@@ -71,6 +71,7 @@ class Edge:
     tasks: Tasks
     admission: Admission
     ring: Keyring
+    proxy: Proxy
     talks: "list[Talk]" = field(default_factory=list)
 
     @property
@@ -181,7 +182,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             listener.bind()
             app = DataPlane(proxy, router, aliases or {}, Readiness(router).problem)
             serving = tasks.start(listener.run(app, edge_limits), "listener")
-            edge = Edge(router, gateway, upstream, listener, serving, told, tasks, admission, ring)
+            edge = Edge(router, gateway, upstream, listener, serving, told, tasks, admission, ring, proxy)
 
             async def stop() -> None:
                 cut_now = asyncio.get_running_loop().create_future()
