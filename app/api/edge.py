@@ -153,12 +153,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self._sent_bytes += len(data)
         else:
             self._head_bytes += len(data)
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._go_on_without_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError:
-            self._refusal = EdgeReason.MALFORMED_HTTP
+        self._feed(data)
         if self._refusal is not None:
             self._refuse(self._refusal)
         elif self._unanswered:
@@ -179,6 +174,18 @@ class EdgeProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
+
+    def _feed(self, data: bytes) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = self._without_upgrade(data[upgrade.args[0] :])
+            except httptools.HttpParserError:
+                self._refusal = self._refusal or EdgeReason.MALFORMED_HTTP
+                return
+            else:
+                return
 
     # httptools callbacks
 
@@ -246,7 +253,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self._linger()
         elif self._refusal is not None:
             self._refuse(self._refusal)
-        elif self._ahead or self._is_in_head:
+        elif self._ahead or self._is_in_head or self._is_in_body:
             self._unset_keepalive_if_required()
             ahead = bytes(self._ahead)
             self._ahead.clear()
@@ -258,18 +265,18 @@ class EdgeProtocol(HttpToolsProtocol):
             running.disconnected = True
             running.message_event.set()
 
-    def _go_on_without_upgrade(self, rest: bytes) -> None:
+    def _without_upgrade(self, rest: bytes) -> bytes:
         """RFC 9110 §7.8: a server that does not know the protocol goes on as if it had not been named.
 
         The parser has ended the message before its body. A new one is told of a message with the same framing.
         """
         if not self._is_upgrade_ignored:
-            return  # it had no body, and is under way
+            return rest  # it had no body, and is under way
         framing = [header for header in self.headers if header[0] in (b"content-length", b"transfer-encoding")]
         self.parser = httptools.HttpRequestParser(_Rest(self))
         head = b"".join(b"%s: %s\r\n" % header for header in framing)
         self._is_upgrade_ignored = False
-        self.parser.feed_data(b"POST / HTTP/1.1\r\nhost: -\r\n" + head + b"\r\n" + rest)
+        return b"POST / HTTP/1.1\r\nhost: -\r\n" + head + b"\r\n" + rest
 
     # Time
 

@@ -197,13 +197,18 @@ class Connection(asyncio.Protocol):
         try:
             await answer.head()
         except BaseException:
-            self.abort()
+            # Not `abort`: whoever was cancelled just when its answer was complete has this connection no more.
+            answer.close()
             raise
         return answer
 
     def abort(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once; an exchange under way fails."""
+        answer = self._answer
         self._end_exchange()
+        if answer is not None:
+            text = "connection closed here"
+            answer.failed(StreamBroken(text) if answer.status else UpstreamError(Failure.NO_ANSWER, text))
         if self._transport is not None:
             self._transport.abort()
 

@@ -286,3 +286,28 @@ async def test_a_closing_connection_whose_client_takes_nothing_is_cut(start_edge
         await edge.at_rest()
         await asyncio.sleep(0.02)
         assert not server.server_state.connections
+
+
+async def test_half_a_body_sent_ahead_has_its_time_from_the_answer_on(start_edge: StartEdge) -> None:
+    edge = await start_edge(edge_limits=EdgeLimits(body_window_s=0.1))
+    talk = await edge.talk(b"GET /v1/models HTTP/1.1\r\nhost: g\r\n\r\n" + post()[:-1])
+    assert statuses(await talk.rest()) == [200, 408]
+
+
+async def test_one_upgrade_after_another(edge: Edge) -> None:
+    upgrade = b"connection: upgrade\r\nupgrade: h2c\r\n"
+    async with RawWorker() as worker:
+        edge.add(worker)
+        get = b"GET /v1/models HTTP/1.1\r\nhost: g\r\n" + upgrade + b"\r\n"
+        last = post(headers=b"connection: close, upgrade\r\nupgrade: h2c\r\n")
+        raw = await (await edge.talk(post(headers=upgrade) + get + post(headers=upgrade) + last)).rest()
+        assert statuses(raw) == [200] * 4
+        assert [body for _, body in worker.requests] == [BODY] * 3
+
+
+async def test_nonsense_after_an_upgrade(edge: Edge) -> None:
+    upgrade = b"connection: upgrade\r\nupgrade: h2c\r\n"
+    async with RawWorker() as worker:
+        edge.add(worker)
+        raw = await (await edge.talk(post(headers=upgrade) + b"NONSENSE\r\n\r\n")).rest()
+        assert statuses(raw) == [200, 400]

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Generator
+from typing import Any
 
 import pytest
 
@@ -323,6 +324,70 @@ async def test_cancelling_closes_the_connection(upstream: HttpUpstream, after_s:
         if worker.connections:
             await asyncio.wait_for(closed.wait(), 2)
         assert upstream.open_connections == 0
+
+
+class Begun:
+    """A coroutine that has run to its first suspension already; to be awaited once."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._work = work
+        self._waited_for = work.send(None)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        try:
+            yield self._waited_for
+            while True:
+                yield self._work.send(None)
+        except StopIteration as ended:
+            return ended.value
+
+
+async def test_who_is_cancelled_too_late_does_not_close_the_connection_of_the_next(upstream: HttpUpstream) -> None:
+    arrived = asyncio.Event()
+
+    async def answer_second(connection: Connected) -> None:
+        await connection.read_request()
+        arrived.set()
+        await connection.read_request()
+        await asyncio.sleep(0.05)
+        await connection.send(OK)
+
+    async with RawWorker(answer_second) as worker:
+        first = asyncio.ensure_future(upstream.send(at(worker), post(b"1")))
+        await arrived.wait()
+        (connection,) = upstream._origins[worker.url]._all
+        # All within one turn of the loop: the first is cancelled, its answer arrives, the second takes the connection.
+        first.cancel()
+        connection.data_received(OK)
+        second = Begun(upstream.send(at(worker), post(b"2")))
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        async with asyncio.timeout(2):
+            assert await body_of(await second) == b"{}"
+        assert len(worker.connections) == 1
+
+
+async def test_closing_the_client_fails_what_is_under_way() -> None:
+    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(5, 5, 5))
+    arrived = asyncio.Event()
+
+    async def half(connection: Connected) -> None:
+        await connection.read_request()
+        if connection.requests[0][1] == b"body":
+            await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n")
+        arrived.set()
+        await connection.until_closed()
+
+    async with RawWorker(half) as worker, asyncio.timeout(2):
+        begun = await client.send(at(worker), post(b"body"))
+        arrived.clear()
+        waiting = asyncio.ensure_future(client.send(at(worker), post(b"head")))
+        await arrived.wait()
+        client.close()
+        with pytest.raises(UpstreamError):
+            await waiting
+        with pytest.raises(StreamBroken):
+            await begun.read()
 
 
 async def test_closing_an_unfinished_answer_closes_the_connection(upstream: HttpUpstream) -> None:
