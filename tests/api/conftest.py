@@ -157,6 +157,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             idle_s: float = 10.0,
             edge_limits: EdgeLimits = DEFAULT_LIMITS,
             policy: str = "round_robin",
+            max_held_bytes: int = 1 << 30,
         ) -> Edge:
             tasks = Tasks()
             stack.push_async_callback(tasks.stop)
@@ -167,7 +168,9 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             )
             stack.callback(upstream.close)
             gateway = Gateway(router, upstream, told, monotonic)
-            options = ProxyOptions(max_body_bytes, aliases or {}, expose_routing_headers=True)
+            options = ProxyOptions(
+                max_body_bytes, aliases or {}, expose_routing_headers=True, max_held_bytes=max_held_bytes
+            )
             ids = count(1)
             fixed = fixed_grants(keys, "api_key", Plane.DATA)
             ring, admission = Keyring(fixed, is_closed=key_set is not None), Admission()

@@ -23,7 +23,8 @@ SEEDS = (
     b"GET /v1/models HTTP/1.1\r\nHost: gateway\r\n\r\n"
     b"POST /v1/completions HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Length: 14\r\n\r\n"
     b'{"model": "m"}',
-    b"POST /v1/completions HTTP/1.0\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: 14\r\n\r\n"
+    b"POST /v1/completions HTTP/1.0\r\nUpgrade: h2c\r\nConnection: Upgrade, Http2-Settings\r\n"
+    b"Content-Length: 14\r\n\r\n"
     b'{"model": "m"}',
 )
 
@@ -31,8 +32,9 @@ TOKENS = (
     b"\r\n", b"\n", b"\r", b"\x00", b":", b" ", b"\t", b"chunked", b"Content-Length: 5\r\n", b"Content-Length: -1\r\n",
     b"Transfer-Encoding: chunked\r\n", b"Transfer-Encoding: gzip, chunked\r\n", b"Host: other\r\n", b"HTTP/1.0",
     b"HTTP/2.0", b"Connection: keep-alive\r\n", b"Connection: upgrade\r\nUpgrade: websocket\r\n",
-    b"Expect: 100-continue\r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\xff\xfe",
-    b"%00", b"//", b"http://evil/", b"[", b"[" * 300, b'"', b"\\ud800", b"1e999", b"x" * 5000, b"X-A: b\r\n" * 120,
+    b"Expect: 100-continue\r\n", b"0\r\n\r\n", b"ffffffffffffffff\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"\xff\xfe", b"%00", b"//", b"http://evil/", b"[", b"[" * 300, b'"', b"\\ud800", b"1e999", b"x" * 5000,
+    b"X-A: b\r\n" * 120,
     b"CONNECT ", b"OPTIONS ", b"HEAD ", b"Content-Length: 99999999999999999999\r\n", b"content-encoding: gzip\r\n",
 )  # fmt: skip
 

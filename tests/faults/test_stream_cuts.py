@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
@@ -33,7 +34,7 @@ def events(draw: st.DrawFn) -> bytes:
 
 def pieces(stream: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({cut % (len(stream) + 1) for cut in cuts} | {0, len(stream)})
-    return [stream[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [stream[start:end] for start, end in pairwise(places)]
 
 
 def read_events(stream: bytes) -> list[str]:
