@@ -5,52 +5,40 @@ Rule 2: nothing waits for ever: not for the rest of a head, not for the rest of 
 Rule 3: a refusal has a body in OpenAI's shape, and the connection ends with it, since nobody can say where the next
 request would begin.
 
-A client that closes its sending side counts as gone, since TCP cannot tell that from leaving. A client that pipelines a
-second request is not watched until the first is answered: its bytes are not read meanwhile.
+A client that closes its sending side counts as gone, since TCP cannot tell that from leaving. Requests that a client
+sends before it has the answer to an earlier one are answered in turn. They are not looked at before, but their bytes
+are read, so that its leaving is seen; one that sends more than AHEAD_MAX ahead is not read further, and not watched,
+until the answer under way is complete.
 """
 
 import asyncio
 import fcntl
 import sys
 import termios
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import httptools
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from app.api.errors import SHAPES, EdgeReason
-from app.api.families import Family, error_body
+from app.api.errors import EdgeReason
+from app.api.limits import DEFAULT_LIMITS, has_body, judge_head, refusal
 
 UNTIL_CLOSE = 1 << 62
 """A length that no body reaches: the body of an HTTP/1.0 answer ends where its connection does."""
 
+AHEAD_MAX = 64 * 1024
+"""Bytes of later requests that are held while an earlier one is answered."""
+
+FRAMING_PER_BYTE = 16
+"""Bytes of chunk sizes and trailers that one byte of a body may come with: chunks of one byte take five."""
+
+PIPELINE_MAX = 64
+"""Requests of one connection that may wait for their turn."""
+
 LINGER_S = 1.0
 """Time for a refused client to read why, and to stop sending."""
-
-REASONS = {400: b"Bad Request", 408: b"Request Timeout", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeLimits:
-    """max_head_bytes: request line and headers. head_timeout_s: from a head's first byte to its last.
-    body_pace: bytes that must arrive in each `body_window_s`. write_stall_s: how long a client may take nothing while
-    bytes wait for it. on_refused: told of every refusal made here."""
-
-    max_head_bytes: int = 32 * 1024
-    max_headers: int = 100
-    max_target_bytes: int = 8 * 1024
-    head_timeout_s: float = 10.0
-    body_window_s: float = 10.0
-    body_pace: int = 10 * 1024
-    max_connections: int = 10_000
-    write_stall_s: float = 60.0
-    on_refused: Callable[[EdgeReason], None] = lambda reason: None
-
-
-DEFAULT_LIMITS = EdgeLimits()
 
 
 class EdgeProtocol(HttpToolsProtocol):
@@ -65,32 +53,57 @@ class EdgeProtocol(HttpToolsProtocol):
         self._is_in_body = False
         self._is_upgrade_ignored = False
         self._refusal: EdgeReason | None = None
+        self._is_lingering = False
         self._timer: asyncio.TimerHandle | None = None
         self._window_bytes = 0
         self._stall_timer: asyncio.TimerHandle | None = None
         self._waiting_bytes = 0
+        self._sent_bytes = 0  # of the message after its head, with its framing
+        self._body_bytes = 0  # the part of them that is body
+        self._head_count = 0
+        self._unanswered = 0  # requests that arrived whole
+        self._ahead = bytearray()
+        self._running: RequestResponseCycle | None = None  # `cycle` is the latest one, which may have to wait
 
     # For the application, as scope["extensions"]["warmset"]["connection"]
 
     def close_after_response(self) -> None:
         """Close the connection once the response under way is complete."""
-        self.cycle.keep_alive = False
+        self._answering.keep_alive = False
+
+    def linger_after_response(self, reason: EdgeReason) -> None:
+        """The request is refused with its body unread, and its client told `Connection: close`; to be called before the
+        last byte. Closed at once, with bytes of the client unread, the kernel would send a reset, and the client might
+        never see why. So its bytes are read and dropped for a moment."""
+        self._refusal = reason
+        self._is_lingering = True
+        self._disarm()
+        self._is_in_head = self._is_in_body = False
+        self._unanswered = 0
+        self._ahead.clear()
+        self.pipeline.clear()
+        self._answering.keep_alive = True  # so that uvicorn leaves the closing to us
 
     def abort(self) -> None:
         """Close the connection now: a response was begun that cannot be completed."""
-        self.cycle.disconnected = True
+        self._answering.disconnected = True
         self.transport.abort()
 
     def begin_until_close(self) -> None:
         """The response about to start has no length, and its client knows no chunks."""
-        self.cycle.chunked_encoding = False
-        self.cycle.expected_content_length = UNTIL_CLOSE
+        self._answering.chunked_encoding = False
+        self._answering.expected_content_length = UNTIL_CLOSE
 
     def end_by_close(self) -> None:
         """The last byte of such a response was sent."""
-        self.cycle.response_complete = True
-        self.cycle.message_event.set()
+        self._answering.response_complete = True
+        self._answering.message_event.set()
         self.transport.close()
+
+    @property
+    def _answering(self) -> RequestResponseCycle:
+        assert self._running is not None
+        return self._running
 
     # asyncio.Protocol
 
@@ -104,12 +117,20 @@ class EdgeProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         self._disarm_stall()
+        self._leave_running()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
         self._waiting_bytes = self._count_waiting()
         self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
+
+    def eof_received(self) -> None:
+        self._watch_end()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch_end()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -119,25 +140,52 @@ class EdgeProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self.transport.is_closing() or self._refusal is not None:
             return
+        if self._unanswered:
+            self._ahead += data
+            if len(self._ahead) > AHEAD_MAX:
+                self.flow.pause_reading()
+            return
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
         if self._is_in_body:
             self._window_bytes += len(data)
+            self._sent_bytes += len(data)
         else:
             self._head_bytes += len(data)
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._go_on_without_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserError:
-            self._refusal = EdgeReason.MALFORMED_HTTP
+        self._feed(data)
         if self._refusal is not None:
             self._refuse(self._refusal)
+        elif self._unanswered:
+            pass  # what came of the next request has to wait
         elif self._is_in_head and self._head_bytes > self.limits.max_head_bytes:
             self._refuse(EdgeReason.HEAD_TOO_LARGE)
         elif self._is_in_head:
             self._arm_head()
-        elif self._is_in_body and self._timer is None:
-            self._window_bytes = 0
-            self._timer = self.loop.call_later(self.limits.body_window_s, self._check_pace)
+        elif self._is_in_body:
+            if self._sent_bytes > self.limits.max_head_bytes + self._body_bytes * (FRAMING_PER_BYTE + 1):
+                self._refuse(EdgeReason.HEAD_TOO_LARGE)
+            elif self._timer is None:
+                self._window_bytes = 0
+                self._timer = self.loop.call_later(self.limits.body_window_s, self._check_pace)
+        elif self._timer is None:
+            # Blank lines before a head, or the rest of a body whose request is answered: still idle.
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def _feed(self, data: bytes) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = self._without_upgrade(data[upgrade.args[0] :])
+            except httptools.HttpParserError:
+                self._refusal = self._refusal or EdgeReason.MALFORMED_HTTP
+                return
+            else:
+                return
 
     # httptools callbacks
 
@@ -150,64 +198,85 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._is_in_head = False
         self._disarm()
-        self._refusal = self._refusal or self._judge_head()
+        if self._unanswered >= PIPELINE_MAX:
+            self._refusal = EdgeReason.OVERLOADED
+        else:
+            self._refusal = self._refusal or judge_head(
+                self.url, self.headers, self.parser.get_http_version(), self.limits
+            )
         if self._refusal is None:
             self._is_in_body = True
-            self._head_bytes = 0
+            self._head_bytes = self._sent_bytes = self._body_bytes = 0
+            self._head_count = len(self.headers)
             super().on_headers_complete()
+            if self._unanswered:
+                self.flow.resume_reading()  # paused because this one has to wait; AHEAD_MAX bounds what is read
 
     def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
         if self._refusal is None:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._is_upgrade_ignored or self._refusal is not None:
             return
-        if self.parser.should_upgrade() and self._has_body():
+        if self.parser.should_upgrade() and has_body(self.headers):
             # httptools takes the body for bytes of the other protocol; it comes with the exception that follows.
             self._is_upgrade_ignored = True
             return
         self._is_in_body = False
         self._disarm()
+        if len(self.headers) > self._head_count:
+            # Trailers: RFC 9110 §6.5.1 has them dropped where their meaning is not known, since nobody checked them.
+            del self.headers[self._head_count :]
+        if not self.cycle.response_complete:
+            self._unanswered += 1
         super().on_message_complete()
 
-    # What a head may be
+    # Answers
 
-    def _judge_head(self) -> EdgeReason | None:
-        limits = self.limits
-        if len(self.url) > limits.max_target_bytes:
-            return EdgeReason.TARGET_TOO_LONG
-        headers = self.headers
-        if len(headers) > limits.max_headers:
-            return EdgeReason.HEAD_TOO_LARGE
-        size = hosts = 0
-        for name, value in headers:
-            size += len(name) + len(value)
-            hosts += name == b"host"
-        if size > limits.max_head_bytes:
-            return EdgeReason.HEAD_TOO_LARGE
-        if hosts != 1 and (hosts > 1 or self.parser.get_http_version() != "1.0"):
-            return EdgeReason.MALFORMED_HTTP
-        return None
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
-    def _has_body(self) -> bool:
-        return any(
-            name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0"))
-            for name, value in self.headers
-        )
+    def on_response_complete(self) -> None:
+        if self._unanswered:
+            self._unanswered -= 1
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._watch_end()
+            return
+        if self._unanswered:
+            return
+        if self._is_lingering:
+            self._unset_keepalive_if_required()
+            self._linger()
+        elif self._refusal is not None:
+            self._refuse(self._refusal)
+        elif self._ahead or self._is_in_head or self._is_in_body:
+            self._unset_keepalive_if_required()
+            ahead = bytes(self._ahead)
+            self._ahead.clear()
+            self._take(ahead)
 
-    def _go_on_without_upgrade(self, rest: bytes) -> None:
+    def _leave_running(self) -> None:
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
+
+    def _without_upgrade(self, rest: bytes) -> bytes:
         """RFC 9110 §7.8: a server that does not know the protocol goes on as if it had not been named.
 
         The parser has ended the message before its body. A new one is told of a message with the same framing.
         """
         if not self._is_upgrade_ignored:
-            return  # it had no body, and is under way
+            return rest  # it had no body, and is under way
         framing = [header for header in self.headers if header[0] in (b"content-length", b"transfer-encoding")]
         self.parser = httptools.HttpRequestParser(_Rest(self))
         head = b"".join(b"%s: %s\r\n" % header for header in framing)
         self._is_upgrade_ignored = False
-        self.parser.feed_data(b"POST / HTTP/1.1\r\nhost: -\r\n" + head + b"\r\n" + rest)
+        return b"POST / HTTP/1.1\r\nhost: -\r\n" + head + b"\r\n" + rest
 
     # Time
 
@@ -224,6 +293,12 @@ class EdgeProtocol(HttpToolsProtocol):
             return
         self._window_bytes = 0
         self._timer = self.loop.call_later(self.limits.body_window_s, self._check_pace)
+
+    def _watch_end(self) -> None:
+        """A connection that is being closed stays until its last bytes are taken; who takes none is cut then too."""
+        if self._stall_timer is None and self.transport.get_write_buffer_size():
+            self._waiting_bytes = self._count_waiting()
+            self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
 
     def _check_stall(self) -> None:
         """A slow client is waited for as long as it takes anything at all; one that takes nothing is cut."""
@@ -263,9 +338,15 @@ class EdgeProtocol(HttpToolsProtocol):
         self._refuse(EdgeReason.MALFORMED_HTTP)
 
     def _refuse(self, reason: EdgeReason) -> None:
-        """Answer and close. When an answer is under way, only close: what is written now would become part of it."""
+        """Answer and close. When an answer is under way, only close: what is written now would become part of it.
+
+        Earlier requests that arrived whole get their answers first.
+        """
         self._disarm()
         self._refusal = reason
+        if self._unanswered:
+            self._ahead.clear()
+            return
         self._is_in_head = self._is_in_body = False
         if self.transport.is_closing():
             return
@@ -277,15 +358,11 @@ class EdgeProtocol(HttpToolsProtocol):
             if cycle.response_started:
                 self.transport.abort()
                 return
-        shape = SHAPES[reason]
-        body = error_body(Family.OPENAI, reason)
-        retry = b"retry-after: %d\r\n" % shape.retry_after_s if shape.retry_after_s is not None else b""
-        self.transport.write(
-            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n%scontent-length: %d\r\nconnection: close\r\n\r\n%s"
-            % (shape.status, REASONS.get(shape.status, b"Error"), retry, len(body), body)
-        )
-        # Closed at once, with bytes of the client unread, the kernel would send a reset, and the client might never
-        # see why. So its bytes are read and dropped for a moment.
+        self.transport.write(refusal(reason))
+        self._linger()
+
+    def _linger(self) -> None:
+        self.flow.resume_reading()
         self.transport.write_eof()
         self._timer = self.loop.call_later(LINGER_S, self.transport.close)
 

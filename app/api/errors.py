@@ -19,6 +19,7 @@ class EdgeReason(StrEnum):
     BODY_TIMEOUT = "body_timeout"
     TOO_MANY_CONNECTIONS = "too_many_connections"
     WRITE_STALL = "write_stall"
+    OVERLOADED = "overloaded"
     UNAUTHORIZED = "unauthorized"
     WRONG_PLANE = "wrong_plane"
     MODEL_NOT_ALLOWED = "model_not_allowed"
@@ -72,6 +73,13 @@ SHAPES: dict[Reason, Shape] = {
     ),
     # Counted only: who reads nothing cannot be told.
     EdgeReason.WRITE_STALL: Shape(408, "invalid_request_error", "write_stall", "The client read nothing for too long."),
+    EdgeReason.OVERLOADED: Shape(
+        503,
+        "server_error",
+        "overloaded",
+        "This gateway holds as many requests as it can. Nothing was started; try again shortly.",
+        retry_after_s=1,
+    ),
     EdgeReason.UNAUTHORIZED: Shape(
         401,
         "authentication_error",

@@ -9,7 +9,8 @@ from typing import Any
 
 import uvicorn
 
-from app.api.edge import DEFAULT_LIMITS, EdgeLimits, EdgeProtocol
+from app.api.edge import EdgeProtocol
+from app.api.limits import DEFAULT_LIMITS, EdgeLimits
 
 log = logging.getLogger("warmset.listener")
 

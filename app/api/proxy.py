@@ -12,7 +12,7 @@ Invariants
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.api.auth import Keys
@@ -23,12 +23,13 @@ from app.api.facts import Inbound, Rejected, read_request
 from app.api.families import error_event
 from app.api.headers import request_id, to_client, to_worker
 from app.api.relay import LAST_EVENTS_MAX, EventStream, usage_of
-from app.api.respond import Receive, Scope, Send, send_refusal
+from app.api.respond import Message, Receive, Scope, Send, send_refusal
 from app.api.tenancy import Tenancy, rate_limit_headers, retry_headers
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.exchange import Call, Header, StreamBroken
 from app.core.fleet.reasons import Outcome, RefusalReason
 from app.core.fleet.record import RequestRecord
+from app.core.fleet.request import RequestFacts
 from app.core.fleet.tenant import Grant
 from app.core.tenants.admission import Ticket
 from app.core.tenants.charge import tokens_of
@@ -54,12 +55,22 @@ class Requests(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProxyOptions:
-    """max_body_bytes: of a request. aliases: model name that clients use -> model id that workers know."""
+    """max_body_bytes: of a request. aliases: model name that clients use -> model id that workers know.
+    max_held_bytes: of all request bodies together that this process holds.
+    """
 
     max_body_bytes: int
     aliases: Mapping[str, str]
     expose_routing_headers: bool
     body_limits: BodyLimits = DEFAULT_LIMITS
+    max_held_bytes: int = 1 << 30
+
+
+@dataclass(slots=True)
+class HeldBodies:
+    """Bytes of request bodies that this process holds: of those still arriving, and until a worker begins to answer."""
+
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,7 @@ class Proxy:
     tasks: Tasks
     clock: Callable[[], float]
     new_id: Callable[[], str]
+    held: HeldBodies = field(default_factory=HeldBodies)
 
     async def serve(self, endpoint: ProxyEndpoint, scope: Scope, receive: Receive, send: Send) -> None:
         record = RequestRecord(
@@ -97,6 +109,7 @@ class _Request:
         "_family",
         "_grant",
         "_headers",
+        "_held",
         "_is_started",
         "_proxy",
         "_receive",
@@ -124,6 +137,7 @@ class _Request:
         self._is_started = False
         self._grant: Grant
         self._ticket: Ticket | None = None
+        self._held = 0
 
     async def run(self) -> None:
         try:
@@ -136,6 +150,8 @@ class _Request:
                     self._record.events = self._stream.events  # what it got is charged to its tenant
             else:
                 await self._cut_short(EdgeReason.SHUTTING_DOWN, "the grace period is over")
+        finally:
+            self._let_go()
 
     async def _run(self) -> None:
         grant = self._proxy.keys.identify(self._headers)
@@ -152,13 +168,21 @@ class _Request:
         body = await self._read_body(ticket)
         if body is None:
             self._record.outcome = Outcome.CLIENT_GONE
-        elif isinstance(body, Rejected):
+            return
+        if isinstance(body, Rejected):
             await self._refuse(body.reason, body.detail, is_body_unread=True)
-        elif isinstance(body, Over):
+            return
+        if isinstance(body, Over):
             await self._limited(body)
-        else:
-            self._proxy.tasks.start(self._watch.run(), "client watch")
-            await self._take(body)
+            return
+        self._proxy.tasks.start(self._watch.run(), "client watch")
+        inbound = self._understand(body)
+        if isinstance(inbound, Rejected):
+            await self._refuse(inbound.reason, inbound.detail, inbound.param)
+            return
+        facts, call, asked_model = inbound.facts, self._call(inbound), inbound.asked_model
+        del body, inbound  # from here on the call alone has it, which lets go of it when a worker answers
+        await self._dispatch(facts, call, asked_model)
 
     async def _read_body(self, ticket: Ticket) -> bytes | Rejected | Over | None:
         """The whole body, counted as it comes, for the tenant too; None when the client left before its end."""
@@ -167,6 +191,7 @@ class _Request:
         for name, value in self._headers:
             if name == b"content-length" and int(value) > limit:
                 return too_large
+        held = self._proxy.held
         pieces: list[bytes] = []
         size = 0
         while True:
@@ -180,11 +205,20 @@ class _Request:
             over = ticket.hold(len(piece))
             if over is not None:
                 return over
+            self._held += len(piece)
+            held.size += len(piece)
+            if held.size > self._proxy.options.max_held_bytes:
+                return Rejected(EdgeReason.OVERLOADED, "too many bytes of requests are waiting")
             pieces.append(piece)
             if not message["more_body"]:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _take(self, body: bytes) -> None:
+    def _let_go(self) -> None:
+        """The body is not held any more."""
+        self._proxy.held.size -= self._held
+        self._held = 0
+
+    def _understand(self, body: bytes) -> Inbound | Rejected:
         record = self._record
         record.bytes_in = len(body)
         inbound = read_request(
@@ -196,27 +230,31 @@ class _Request:
             limits=self._proxy.options.body_limits,
         )
         if isinstance(inbound, Rejected):
-            await self._refuse(inbound.reason, inbound.detail, inbound.param)
-            return
+            return inbound
         asked = inbound.asked_model
         if not may_use(self._grant, asked, inbound.facts.model):
-            await self._refuse(EdgeReason.MODEL_NOT_ALLOWED, f"asked for: {asked[:SHOWN_MODEL]!r}")
-            return
-        await self._dispatch(self._proxy.tenancy.claim(inbound, self._grant, takes_salt=self._endpoint.takes_salt))
+            return Rejected(EdgeReason.MODEL_NOT_ALLOWED, f"asked for: {asked[:SHOWN_MODEL]!r}")
+        return self._proxy.tenancy.claim(inbound, self._grant, takes_salt=self._endpoint.takes_salt)
 
-    async def _dispatch(self, inbound: Inbound) -> None:
-        gateway, record, scope = self._proxy.gateway, self._record, self._scope
+    def _call(self, inbound: Inbound) -> Call:
+        scope = self._scope
         target: bytes = scope["raw_path"]
         if scope["query_string"]:
             target += b"?" + scope["query_string"]
-        if inbound.facts.model in gateway.router.pools:
-            record.model = inbound.facts.model  # never a name that nobody serves: it becomes a metric's label
-        headers = to_worker(self._headers, record.request_id)
-        opened = await gateway.open(inbound.facts, Call(scope["method"].encode(), target, headers, inbound.body))
+        headers = to_worker(self._headers, self._record.request_id)
+        return Call(scope["method"].encode(), target, headers, inbound.body)
+
+    async def _dispatch(self, facts: RequestFacts, call: Call, asked_model: str) -> None:
+        gateway, record = self._proxy.gateway, self._record
+        if facts.model in gateway.router.pools:
+            record.model = facts.model  # never a name that nobody serves: it becomes a metric's label
+        opened = await gateway.open(facts, call)
+        call.body = b""  # sent, and never sent again: a stream of an hour need not keep its prompt
+        self._let_go()
         if isinstance(opened, Refuse):
             detail = opened.detail
             if opened.reason is RefusalReason.MODEL_NOT_FOUND:
-                detail = f"asked for: {inbound.asked_model[:SHOWN_MODEL]!r}"
+                detail = f"asked for: {asked_model[:SHOWN_MODEL]!r}"
             await self._refuse(opened.reason, detail)
             return
         record.dispatch = opened.dispatch
@@ -319,11 +357,18 @@ class _Request:
         headers: Sequence[Header] = (),
     ) -> None:
         headers = [(b"x-request-id", self._record.request_id.encode("ascii")), *headers]
+        send = self._send
         if is_body_unread:
             headers.append((b"connection", b"close"))
+            send = self._send_and_linger
         self._record.refusal = reason.value
-        self._record.status = await send_refusal(self._send, self._family, reason, detail, headers, param)
+        self._record.status = await send_refusal(send, self._family, reason, detail, headers, param)
         self._watch.stop()
+
+    async def _send_and_linger(self, message: Message) -> None:
+        if message["type"] == "http.response.body":
+            self._scope["extensions"]["warmset"]["connection"].linger_after_response(EdgeReason(self._record.refusal))
+        await self._send(message)
 
     def _account(self, tail: bytes) -> None:
         record, stream = self._record, self._stream

@@ -14,6 +14,9 @@ HELD_MAX = 64 * 1024
 
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
+FIELD = re.compile(rb"[\n\r][^:\n\r]")
+"""A line that is no comment."""
+
 PROMPT = re.compile(rb'"(?:prompt|input)_tokens"\s*:\s*(\d{1,12})')
 COMPLETION = re.compile(rb'"(?:completion|output)_tokens"\s*:\s*(\d{1,12})')
 CACHED = re.compile(rb'"(?:cached_tokens|cache_read_input_tokens)"\s*:\s*(\d{1,12})')
@@ -57,6 +60,7 @@ class EventStream:
         "_gap_bounds",
         "_held",
         "_is_first_whole",
+        "_is_half_sent",
         "_last",
         "_last_at",
         "events",
@@ -74,6 +78,7 @@ class EventStream:
         self._last_at = 0.0
         self._end = b"\n\n"
         self._held = b""
+        self._is_half_sent = False
         self.first_at: float | None = None
         self.events = 0
         self.gap_counts = [0] * (len(gap_bounds) + 1)
@@ -91,10 +96,17 @@ class EventStream:
             piece = self._held + piece
             self._held = b""
         if piece.endswith(EVENT_ENDS):
+            self._is_half_sent = False
             return piece
         end = max((piece.rfind(mark) + len(mark) for mark in EVENT_ENDS if mark in piece), default=0)
         half = piece[end:]
-        if len(half) > HELD_MAX or not self.is_between_events or (half[:1] == b":" and half[-1:] in (b"\n", b"\r")):
+        if self._is_half_sent and not end:
+            return piece  # nothing is won by holding the rest of it
+        if len(half) > HELD_MAX:
+            self._is_half_sent = True
+            return piece
+        self._is_half_sent = False
+        if half[:1] == b":" and half[-1:] in (b"\n", b"\r") and not FIELD.search(half):
             return piece
         self._held = half
         return piece[:end]

@@ -189,6 +189,11 @@ class Config(BaseModel):
     max_body_bytes: Annotated[
         Count, Field(description="largest request body; more is answered with 413"), Offer(DATA)
     ] = 33_554_432
+    max_inflight_body_bytes: Annotated[
+        Count,
+        Field(description="request bodies that a serving process holds, all together; more are answered with 503"),
+        Offer(DATA),
+    ] = 1_073_741_824
     max_head_bytes: Annotated[
         Count, Field(description="largest head (request line and headers); more is answered with 431"), Offer(DATA)
     ] = 32_768

@@ -23,6 +23,8 @@ HIGH_WATER = 256 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
 """Of one answer's header block: vLLM puts about 114 bytes per input into one header of a `bytes` pooling answer."""
 
+MAX_HEADERS = 1000
+
 HOP_BY_HOP = frozenset(
     (
         b"connection",
@@ -195,13 +197,18 @@ class Connection(asyncio.Protocol):
         try:
             await answer.head()
         except BaseException:
-            self.abort()
+            # Not `abort`: whoever was cancelled just when its answer was complete has this connection no more.
+            answer.close()
             raise
         return answer
 
     def abort(self) -> None:
-        """Close at once, whatever is under way."""
+        """Close at once; an exchange under way fails."""
+        answer = self._answer
         self._end_exchange()
+        if answer is not None:
+            text = "connection closed here"
+            answer.failed(StreamBroken(text) if answer.status else UpstreamError(Failure.NO_ANSWER, text))
         if self._transport is not None:
             self._transport.abort()
 
@@ -209,6 +216,7 @@ class Connection(asyncio.Protocol):
         if self._paused and self._transport is not None:
             self._paused = False
             self._heard_at = self._loop.time()
+            self._hasten()
             self._transport.resume_reading()
 
     # asyncio.Protocol
@@ -248,8 +256,8 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         self._header_bytes += len(name) + len(value)
-        if self._header_bytes > MAX_HEADER_BYTES:
-            self._fail(f"header block of more than {MAX_HEADER_BYTES} bytes")
+        if self._header_bytes > MAX_HEADER_BYTES or len(self._headers) >= MAX_HEADERS:
+            self._fail(f"header block of more than {MAX_HEADER_BYTES} bytes or {MAX_HEADERS} headers")
             return
         if name in (b"content-length", b"transfer-encoding"):
             self._is_delimited = True
@@ -262,8 +270,11 @@ class Connection(asyncio.Protocol):
             return
         if self._answer is not None and status >= 200:
             if status in (204, 304):
+                # Without a body, whatever its headers say: passed on, a length would promise one.
                 self._is_delimited = True
+                self._headers = [header for header in self._headers if header[0] != b"content-length"]
             self._answer.head_arrived(status, end_to_end(self._headers))
+            self._hasten()
 
     def on_body(self, data: bytes) -> None:
         if self._answer is not None and self._answer.body_arrived(data) and self._transport is not None:
@@ -294,6 +305,14 @@ class Connection(asyncio.Protocol):
         if self._paused:
             return self._began_at + limits.total  # it is our client who makes the worker wait
         return min(self._began_at + limits.total, self._heard_at + limits.idle)
+
+    def _hasten(self) -> None:
+        """What is due now may be due before the timer: it was set for the first byte, or for a client's pause."""
+        if self._timer is not None and self._limits is not None:
+            due = self._due(self._limits)
+            if due < self._timer.when():
+                self._timer.cancel()
+                self._timer = self._loop.call_at(due, self._check_time)
 
     def _check_time(self) -> None:
         """One timer per exchange: pieces only move a stamp, and the timer looks at it when it ends."""

@@ -9,8 +9,8 @@ from app import __version__
 from app.api.auth import Keys, fixed_grants
 from app.api.body import BodyLimits
 from app.api.data import DataPlane
-from app.api.edge import EdgeLimits
 from app.api.endpoints import ENDPOINTS
+from app.api.limits import EdgeLimits
 from app.api.listener import Listener
 from app.api.proxy import Proxy, ProxyOptions
 from app.api.tenancy import Tenancy, TenantSalt
@@ -123,6 +123,7 @@ def _proxy(config: Config, gateway: Gateway, keys: Keys, admission: Admission, m
             config.model_alias,
             config.expose_routing_headers,
             BodyLimits(max_inputs=config.max_batch_inputs, max_n=config.max_n),
+            config.max_inflight_body_bytes,
         ),
         EndedRequests(metrics),
         tasks,

@@ -12,7 +12,7 @@ import pytest
 
 from app.api.auth import Keys, fixed_grants
 from app.api.data import DataPlane
-from app.api.edge import DEFAULT_LIMITS, EdgeLimits
+from app.api.limits import DEFAULT_LIMITS, EdgeLimits
 from app.api.listener import Listener
 from app.api.proxy import Proxy, ProxyOptions
 from app.api.tenancy import Tenancy, TenantSalt
@@ -71,6 +71,7 @@ class Edge:
     tasks: Tasks
     admission: Admission
     ring: Keyring
+    proxy: Proxy
     talks: "list[Talk]" = field(default_factory=list)
 
     @property
@@ -156,6 +157,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             idle_s: float = 10.0,
             edge_limits: EdgeLimits = DEFAULT_LIMITS,
             policy: str = "round_robin",
+            max_held_bytes: int = 1 << 30,
         ) -> Edge:
             tasks = Tasks()
             stack.push_async_callback(tasks.stop)
@@ -166,7 +168,9 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             )
             stack.callback(upstream.close)
             gateway = Gateway(router, upstream, told, monotonic)
-            options = ProxyOptions(max_body_bytes, aliases or {}, expose_routing_headers=True)
+            options = ProxyOptions(
+                max_body_bytes, aliases or {}, expose_routing_headers=True, max_held_bytes=max_held_bytes
+            )
             ids = count(1)
             fixed = fixed_grants(keys, "api_key", Plane.DATA)
             ring, admission = Keyring(fixed, is_closed=key_set is not None), Admission()
@@ -181,7 +185,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             listener.bind()
             app = DataPlane(proxy, router, aliases or {}, Readiness(router).problem)
             serving = tasks.start(listener.run(app, edge_limits), "listener")
-            edge = Edge(router, gateway, upstream, listener, serving, told, tasks, admission, ring)
+            edge = Edge(router, gateway, upstream, listener, serving, told, tasks, admission, ring, proxy)
 
             async def stop() -> None:
                 cut_now = asyncio.get_running_loop().create_future()

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.api.edge import EdgeLimits
 from app.api.errors import EdgeReason
+from app.api.limits import EdgeLimits
 from app.api.listener import Listener
 from app.api.respond import Receive, Scope, Send, send_json
 from app.runtime.tasks import Tasks

@@ -1,13 +1,14 @@
 """The whole data path over real sockets: bytes, failures, clients that leave."""
 
 import asyncio
+import gzip
 import json
 
 import httpx
 import pytest
 
-from app.api.edge import EdgeLimits
 from app.api.errors import EdgeReason
+from app.api.limits import EdgeLimits
 from app.core.fleet.reasons import Failure, Outcome
 from tests.api.conftest import Edge, StartEdge
 from tests.fakes.raw_worker import Connected, RawWorker
@@ -198,6 +199,83 @@ async def test_a_status_that_http_does_not_know_is_no_answer(edge: Edge) -> None
         assert "status 999" in answer.json()["error"]["message"]
         record = edge.told.records[0]
         assert (record.model, record.status) == ("m", 502), "a model that exists keeps its name in metrics"
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+async def test_an_answer_without_a_body_passes_without_a_length(edge: Edge, status: bytes) -> None:
+    async def script(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 %s\r\ncontent-length: 5\r\n\r\n" % status)
+
+    async with RawWorker(script) as worker:
+        edge.add(worker)
+        raw = await (await edge.talk(post(headers=b"connection: close\r\n"))).rest()
+        assert raw.startswith(b"HTTP/1.1 " + status[:3])
+        assert b"content-length" not in raw
+        assert b"transfer-encoding" not in raw
+        await edge.at_rest()
+        assert edge.told.records[0].outcome is Outcome.SERVED
+
+
+async def test_what_a_worker_compressed_all_the_same_passes_as_it_came(edge: Edge) -> None:
+    packed = gzip.compress(b'data: {"n": 1}\n\ndata: [DONE]\n\n')
+
+    async def script(connection: Connected) -> None:
+        await connection.read_request()
+        head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-type: text/event-stream\r\n"
+        await connection.send(head + b"transfer-encoding: chunked\r\n\r\n")
+        for byte in packed:
+            await connection.send(b"1\r\n%c\r\n" % byte)
+        await connection.send(b"0\r\n\r\n")
+
+    async with RawWorker(script) as worker:
+        edge.add(worker)
+        head, body = (await (await edge.talk(post(headers=b"connection: close\r\n"))).rest()).split(b"\r\n\r\n", 1)
+        assert b"content-encoding: gzip" in head
+        assert dechunk(body) == packed
+
+
+async def test_headers_of_a_megabyte_pass(edge: Edge) -> None:
+    async def script(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 200 OK\r\nmetadata: %s\r\ncontent-length: 2\r\n\r\nok" % (b"m" * 1_000_000))
+
+    async with RawWorker(script) as worker:
+        edge.add(worker)
+        raw = await (await edge.talk(post(headers=b"connection: close\r\n"))).rest()
+        assert b"metadata: %s\r\n" % (b"m" * 1_000_000) in raw
+        assert raw.endswith(b"ok")
+
+
+async def test_bodies_together_are_bounded_until_their_workers_answer(start_edge: StartEdge) -> None:
+    edge = await start_edge(max_held_bytes=100_000)
+    body = b'{"model": "m", "x": "%s"}' % (b"x" * 60_000)
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def streams(connection: Connected) -> None:
+        await connection.read_request()
+        asked.set()
+        await go_on.wait()
+        await connection.send(STREAM_HEAD + b"9\r\ndata: 1\n\n\r\n")
+        await connection.until_closed()
+
+    async with RawWorker(streams) as worker:
+        edge.add(worker)
+        first = await edge.talk(post(body))
+        await asyncio.wait_for(asked.wait(), 2)
+        raw = await (await edge.talk(post(body))).rest()
+        assert raw.startswith(b"HTTP/1.1 503 ")
+        assert b'"code":"overloaded"' in raw
+        assert b"retry-after: 1" in raw
+        go_on.set()
+        await first.until(b"data: 1\n\n")
+        assert edge.proxy.held.size == 0, "the stream goes on, and its prompt is not kept for it"
+        again = await edge.talk(post(body))
+        await again.until(b"data: 1\n\n")
+        for talk in (first, again):
+            talk.leave()
+        await edge.at_rest()
+        assert edge.proxy.held.size == 0
 
 
 async def test_usage_is_read_as_it_goes_by(edge: Edge) -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Generator
+from typing import Any
 
 import pytest
 
@@ -222,6 +223,84 @@ async def test_bytes_that_nobody_asked_for_poison_the_connection(upstream: HttpU
         assert len(worker.connections) == 2
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 204 No Content\r\n\r\nextra",
+        b"HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\nextra",
+        b"HTTP/1.1 304 Not Modified\r\ntransfer-encoding: chunked\r\n\r\n5\r\nextra\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nextra",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
+    ],
+)
+async def test_what_may_have_more_bytes_behind_it_is_not_used_again(upstream: HttpUpstream, answer: bytes) -> None:
+    async def script(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(answer)
+        await connection.until_closed()
+
+    async with RawWorker(script) as worker:
+        for _ in range(2):
+            opened = await upstream.send(at(worker), post())
+            assert await body_of(opened) == b""
+            assert (b"content-length", b"5") not in opened.headers
+            await asyncio.sleep(0.01)
+            assert upstream.open_connections == 0
+        assert len(worker.connections) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 1001 + b"content-length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: a\r\n b\r\ncontent-length: 0\r\n\r\n",
+    ],
+    ids=["two lengths", "two framings", "1001 headers", "folded header"],
+)
+async def test_a_head_with_two_meanings_is_no_answer(upstream: HttpUpstream, answer: bytes) -> None:
+    async with RawWorker(once(answer)) as worker:
+        with pytest.raises(UpstreamError) as caught:
+            await upstream.send(at(worker), post())
+        assert caught.value.failure is Failure.NO_ANSWER
+        assert len(worker.requests) == 1
+
+
+async def test_interim_answers_and_trailers_are_not_part_of_the_answer(upstream: HttpUpstream) -> None:
+    hints = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * 3
+    final = b"HTTP/1.1 200 OK\r\nx: y\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nlate: z\r\n\r\n"
+
+    async def script(connection: Connected) -> None:
+        while True:
+            await connection.read_request()
+            await connection.send(hints + final)
+
+    async with RawWorker(script) as worker:
+        for _ in range(2):
+            answer = await upstream.send(at(worker), post())
+            assert await body_of(answer) == b"a"
+            assert answer.headers == [(b"x", b"y")]
+        assert len(worker.connections) == 1
+
+
+async def test_silence_is_noticed_in_time_when_its_limit_is_the_shorter_one() -> None:
+    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(total=5.0, first_byte=4.0, idle=0.1))
+
+    async def stalls(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\na")
+        await connection.until_closed()
+
+    async with RawWorker(stalls) as worker, asyncio.timeout(1):
+        answer = await client.send(at(worker), post())
+        assert await answer.read() == b"a"
+        with pytest.raises(StreamBroken, match="nothing came"):
+            await answer.read()
+    client.close()
+
+
 async def test_an_early_answer_to_a_request_still_being_sent_is_not_reused(upstream: HttpUpstream) -> None:
     async def refuse_early(connection: Connected) -> None:
         await connection.reader.readuntil(b"\r\n\r\n")
@@ -323,6 +402,70 @@ async def test_cancelling_closes_the_connection(upstream: HttpUpstream, after_s:
         if worker.connections:
             await asyncio.wait_for(closed.wait(), 2)
         assert upstream.open_connections == 0
+
+
+class Begun:
+    """A coroutine that has run to its first suspension already; to be awaited once."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._work = work
+        self._waited_for = work.send(None)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        try:
+            yield self._waited_for
+            while True:
+                yield self._work.send(None)
+        except StopIteration as ended:
+            return ended.value
+
+
+async def test_who_is_cancelled_too_late_does_not_close_the_connection_of_the_next(upstream: HttpUpstream) -> None:
+    arrived = asyncio.Event()
+
+    async def answer_second(connection: Connected) -> None:
+        await connection.read_request()
+        arrived.set()
+        await connection.read_request()
+        await asyncio.sleep(0.05)
+        await connection.send(OK)
+
+    async with RawWorker(answer_second) as worker:
+        first = asyncio.ensure_future(upstream.send(at(worker), post(b"1")))
+        await arrived.wait()
+        (connection,) = upstream._origins[worker.url]._all
+        # All within one turn of the loop: the first is cancelled, its answer arrives, the second takes the connection.
+        first.cancel()
+        connection.data_received(OK)
+        second = Begun(upstream.send(at(worker), post(b"2")))
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        async with asyncio.timeout(2):
+            assert await body_of(await second) == b"{}"
+        assert len(worker.connections) == 1
+
+
+async def test_closing_the_client_fails_what_is_under_way() -> None:
+    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(5, 5, 5))
+    arrived = asyncio.Event()
+
+    async def half(connection: Connected) -> None:
+        await connection.read_request()
+        if connection.requests[0][1] == b"body":
+            await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n")
+        arrived.set()
+        await connection.until_closed()
+
+    async with RawWorker(half) as worker, asyncio.timeout(2):
+        begun = await client.send(at(worker), post(b"body"))
+        arrived.clear()
+        waiting = asyncio.ensure_future(client.send(at(worker), post(b"head")))
+        await arrived.wait()
+        client.close()
+        with pytest.raises(UpstreamError):
+            await waiting
+        with pytest.raises(StreamBroken):
+            await begun.read()
 
 
 async def test_closing_an_unfinished_answer_closes_the_connection(upstream: HttpUpstream) -> None:
