@@ -7,7 +7,7 @@ from app.config.flags import FILE_VARIABLE
 from app.config.settings import VARIABLE_PREFIX
 
 OURS = (FILE_VARIABLE, "WARMSET_VENV", "WARMSET_CACHE")
-"""Variables with our prefix that are not settings: the file, and the folders that the launcher and the tests install into."""
+"""Variables with our prefix that are not settings: the file, and where launcher and tests install."""
 
 SERVICE_LINK = re.compile(
     rf"{VARIABLE_PREFIX}([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_[A-Z]+)?)"
