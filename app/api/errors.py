@@ -140,6 +140,19 @@ SHAPES: dict[Reason, Shape] = {
         "The model does not exist here. GET /v1/models lists those that do.",
         param="model",
     ),
+    RefusalReason.PATH_NOT_SERVED: Shape(
+        404,
+        "invalid_request_error",
+        "path_not_served",
+        "The workers of this model do not serve this path. Use one of those that they do.",
+    ),
+    RefusalReason.TASK_NOT_SERVED: Shape(
+        400,
+        "invalid_request_error",
+        "task_not_served",
+        "This model does not do that task. Use one of its paths, or another model.",
+        param="model",
+    ),
     RefusalReason.NO_WORKERS: Shape(
         503, "server_error", "no_workers", "No worker can serve this model yet. Try again shortly.", retry_after_s=2
     ),

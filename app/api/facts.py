@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from app.api.body import BodyLimits, InvalidBody, parse_body
+from app.api.endpoints import ProxyEndpoint
 from app.api.errors import EdgeReason
 from app.api.splice import replace_member
 from app.core.fleet.exchange import Header
@@ -38,7 +39,7 @@ def read_request(
     body: bytes,
     headers: Sequence[Header],
     *,
-    endpoint: str,
+    endpoint: ProxyEndpoint,
     request_id: str,
     aliases: Mapping[str, str],
     limits: BodyLimits,
@@ -58,7 +59,17 @@ def read_request(
     if target is not None:
         body = replace_member(body, "model", target)
         model = target
-    return Inbound(RequestFacts(request_id, model, endpoint, routing_key(document, headers)), body, asked, document)
+    if document.get("cache_salt") == "":
+        return Rejected(EdgeReason.INVALID_BODY, "'cache_salt' must not be empty; leave it out", "cache_salt")
+    facts = RequestFacts(
+        request_id,
+        model,
+        endpoint.path,
+        routing_key(document, headers),
+        service=endpoint.service,
+        needs_logits=bool(document.get("min_p") or document.get("logit_bias")),
+    )
+    return Inbound(facts, body, asked, document)
 
 
 def routing_key(document: Mapping[str, Any], headers: Sequence[Header]) -> bytes | None:

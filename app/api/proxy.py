@@ -224,7 +224,7 @@ class _Request:
         inbound = read_request(
             body,
             self._headers,
-            endpoint=record.endpoint,
+            endpoint=self._endpoint,
             request_id=record.request_id,
             aliases=self._proxy.options.aliases,
             limits=self._proxy.options.body_limits,

@@ -6,6 +6,7 @@ A record is a dict of JSON values whose "event" names its type. Times are monoto
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app.core.fleet.engine import Engine
 from app.core.fleet.events import HealthReported, LoadSampled, WorkerDraining, WorkerGone, WorkerSeen
 from app.core.fleet.load import LoadSample
 from app.core.fleet.worker import Worker
@@ -18,14 +19,20 @@ FleetEvent = WorkerSeen | WorkerGone | WorkerDraining | HealthReported | LoadSam
 def to_record(event: FleetEvent) -> dict[str, Any]:
     """The record of an event about a worker."""
     if isinstance(event, WorkerSeen):
-        worker = event.worker
+        worker, engine = event.worker, event.worker.engine
         return {
             "event": "worker_seen",
             "id": worker.id,
             "url": worker.url,
             "incarnation": worker.incarnation,
             "models": {model: entry.decode() for model, entry in worker.models.items()},
-            "version": worker.version,
+            "engine": {
+                "name": engine.name,
+                "version": engine.version,
+                "revision": engine.revision,
+                "spec_decode": engine.spec_decode,
+                "paths": sorted(engine.paths),
+            },
         }
     if isinstance(event, WorkerGone):
         return {"event": "worker_gone", "id": event.worker_id, "incarnation": event.incarnation}
@@ -59,7 +66,9 @@ def to_event(record: Record) -> FleetEvent:
 
 def _worker_seen(record: Record) -> WorkerSeen:
     models = {model: entry.encode() for model, entry in record["models"].items()}
-    return WorkerSeen(Worker(record["id"], record["url"], record["incarnation"], models, record["version"]))
+    said = record["engine"]
+    engine = Engine(said["name"], said["version"], said["revision"], said["spec_decode"], frozenset(said["paths"]))
+    return WorkerSeen(Worker(record["id"], record["url"], record["incarnation"], models, engine))
 
 
 def _worker_gone(record: Record) -> WorkerGone:

@@ -10,7 +10,7 @@ Invariants
     4. Health evidence never touches load, and load never touches health.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from app.core.fleet.commands import Command, Dispatch, Probe, Refuse
@@ -26,13 +26,14 @@ from app.core.fleet.events import (
     WorkerGone,
     WorkerSeen,
 )
+from app.core.fleet.pin import Pin
 from app.core.fleet.reasons import ChoiceReason, Failure, RefusalReason
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.rng import Rng
 from app.core.fleet.worker import Worker
 from app.core.overload.health import HealthThresholds
 from app.core.routing.policy import Choice, Policy
-from app.core.routing.pool import Pool, WorkerState
+from app.core.routing.pool import ANY_ENGINE, Pool, WorkerState
 
 NOTHING: tuple[Command, ...] = ()
 
@@ -59,12 +60,22 @@ class _Open:
 
 
 class Router:
-    """Owns pools, health and in-flight load; decides with the given policy and chance."""
+    """Owns pools, health and in-flight load; decides with the given policy and chance.
 
-    def __init__(self, policy: Policy, rng: Rng, thresholds: HealthThresholds | None = None) -> None:
+    pins: model -> what may serve it.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        rng: Rng,
+        thresholds: HealthThresholds | None = None,
+        pins: Mapping[str, Pin] | None = None,
+    ) -> None:
         self.policy = policy
         self._rng = rng
         self._thresholds = thresholds or HealthThresholds()
+        self._pins = pins or {}
         self._workers: dict[str, WorkerState] = {}
         self._draining: dict[str, None] = {}
         self._pools: dict[str, Pool] = {}
@@ -115,15 +126,18 @@ class Router:
         pool = self._pools.get(facts.model)
         if pool is None:
             return (self._no_pool(facts),)
-        if not pool.eligible:
-            return (Refuse(RefusalReason.NO_WORKERS, "every worker of this model is draining"),)
-        ranking = self.policy.rank(facts, pool, self._rng, self._now)
+        lane = pool.lane(facts)
+        if lane is None:
+            return (_not_served(facts, pool),)
+        if not lane.eligible:
+            return (Refuse(RefusalReason.NO_WORKERS, "every worker of this model drains or is outside of its pin"),)
+        ranking = self.policy.rank(facts, lane, self._rng, self._now)
         choice = next(ranking)
         token = self._next_token
         self._next_token = token + 1
         self._open[token] = _Open(facts, ranking, choice.worker)
         choice.worker.in_flight += 1
-        reason = ChoiceReason.PANIC if pool.panic else choice.reason
+        reason = ChoiceReason.PANIC if lane.panic else choice.reason
         return (Dispatch(token, choice.worker.worker, self.policy.name, reason),)
 
     def _no_pool(self, facts: RequestFacts) -> Refuse:
@@ -182,9 +196,9 @@ class Router:
             self._workers[worker.id] = WorkerState(worker, self._thresholds, is_draining=is_draining)
             self._rebuild_pools([*before, *worker.models])
         else:
-            before = state.worker.models
+            before, engine = state.worker.models, state.worker.engine
             state.worker = worker
-            if list(before) != list(worker.models):
+            if list(before) != list(worker.models) or engine != worker.engine:
                 self._rebuild_pools([*before, *worker.models])
         return NOTHING
 
@@ -239,15 +253,28 @@ class Router:
                 self._workers[name] for name in sorted(self._workers) if model in self._workers[name].worker.models
             )
             if members:
-                self._put(Pool(model, members))
+                self._put(self._pool(model, members))
             else:
                 self._pools.pop(model, None)
 
     def _refresh_pools(self, worker: Worker) -> None:
         """Eligibility of this worker changed; membership did not."""
         for model in worker.models:
-            self._put(Pool(model, self._pools[model].members))
+            self._put(self._pool(model, self._pools[model].members))
+
+    def _pool(self, model: str, members: tuple[WorkerState, ...]) -> Pool:
+        return Pool(model, members, self._pins.get(model, ANY_ENGINE))
 
     def _put(self, pool: Pool) -> None:
         self._pools[pool.model] = pool
         self.was_healthy = self.was_healthy or (bool(pool.eligible) and not pool.panic)
+
+
+def _not_served(facts: RequestFacts, pool: Pool) -> Refuse:
+    """Every worker of the model says what it serves, and none serves this."""
+    assert facts.service is not None
+    paths = sorted({path for state in pool.members for path in state.worker.engine.paths})
+    served = f"{facts.model!r} is served at {', '.join(paths)}"
+    if facts.service.alternatives.isdisjoint(paths):
+        return Refuse(RefusalReason.TASK_NOT_SERVED, f"{facts.service.task.value}; {served}")
+    return Refuse(RefusalReason.PATH_NOT_SERVED, served)

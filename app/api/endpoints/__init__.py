@@ -3,37 +3,34 @@
 An allow-list, because vLLM also serves paths that change or stop it, and protects few of them with its key.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from app.api.families import Family
+from app.core.fleet.service import Service, Task
+
+SPELLINGS = (
+    ("/v1/classify", "/classify"),
+    ("/v1/pooling", "/pooling"),
+    ("/v1/score", "/score"),
+    ("/v1/rerank", "/v2/rerank", "/rerank"),
+)
+"""Paths that mean the same: a worker is asked at the client's own when it serves that, else at another of its row.
+vLLM has `/classify` and `/pooling` only, Dynamo `/v1/classify` and `/v1/pooling` only."""
 
 
-class ProxyEndpoint(NamedTuple):
-    """A path whose POST requests carry `model` in a JSON body and go to a worker of that model, path unchanged."""
+@dataclass(frozen=True, slots=True)
+class ProxyEndpoint:
+    """A path whose POST requests carry `model` in a JSON body and go to a worker of that model that does the task."""
 
     path: str
+    task: Task
     family: Family = Family.OPENAI
     takes_salt: bool = False
     """The body has a `cache_salt` (vLLM 0.32's schema); where it has none, one that is added is ignored or refused."""
+    service: Service = field(init=False)
 
-
-ENDPOINTS = (
-    ProxyEndpoint("/v1/chat/completions", takes_salt=True),
-    ProxyEndpoint("/v1/chat/completions/batch", takes_salt=True),
-    ProxyEndpoint("/v1/completions", takes_salt=True),
-    ProxyEndpoint("/v1/responses", Family.RESPONSES, takes_salt=True),
-    ProxyEndpoint("/v1/messages", Family.ANTHROPIC, takes_salt=True),
-    ProxyEndpoint("/v1/messages/count_tokens", Family.ANTHROPIC),
-    ProxyEndpoint("/v1/embeddings"),
-    ProxyEndpoint("/v2/embed"),
-    ProxyEndpoint("/classify"),
-    ProxyEndpoint("/pooling"),
-    ProxyEndpoint("/score"),
-    ProxyEndpoint("/v1/score"),
-    ProxyEndpoint("/rerank"),
-    ProxyEndpoint("/v1/rerank"),
-    ProxyEndpoint("/v2/rerank"),
-    ProxyEndpoint("/generative_scoring", takes_salt=True),
-    ProxyEndpoint("/tokenize"),
-    ProxyEndpoint("/detokenize"),
-)
+    def __post_init__(self) -> None:
+        row = next((row for row in SPELLINGS if self.path in row), (self.path,))
+        spellings = (self.path, *(path for path in row if path != self.path))
+        paths = frozenset(path for path, task in TASKS.items() if task is self.task)
+        object.__setattr__(self, "service", Service(self.path, self.task, spellings, paths))

@@ -23,6 +23,10 @@ class RefusalReason(StrEnum):
     """Why a request gets no worker. `api/errors.py` gives each a status and a body; a test keeps that table total."""
 
     MODEL_NOT_FOUND = "model_not_found"
+    PATH_NOT_SERVED = "path_not_served"
+    """The model's workers do the task, but not at this path: an engine of another kind or version."""
+    TASK_NOT_SERVED = "task_not_served"
+    """The model's workers do not do this at all: a chat model does not classify."""
     NO_WORKERS = "no_workers"
     """The model may exist, but no worker that could serve it is registered and known."""
     UNREACHABLE = "workers_unreachable"

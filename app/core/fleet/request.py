@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from app.core.fleet.service import Service
 from app.core.fleet.tenant import DEFAULT_TENANT
 
 
@@ -13,6 +14,8 @@ class RequestFacts:
     endpoint: path of ours that received it, such as `/v1/chat/completions`.
     key: routing key, from a header or the body, made unique to the tenant; None when the request names none.
     tenant: whose request it is.
+    service: what a worker must serve; None when any worker of the model will do.
+    needs_logits: it sets parameters that engines refuse while they decode speculatively.
     """
 
     request_id: str
@@ -20,3 +23,5 @@ class RequestFacts:
     endpoint: str
     key: bytes | None = None
     tenant: str = DEFAULT_TENANT
+    service: Service | None = None
+    needs_logits: bool = False

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from app.core.fleet.engine import Engine
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -12,11 +14,11 @@ class Worker:
     url: origin (scheme, host, port and optional path prefix) without a trailing slash.
     incarnation: changes when another process answers at the same address; a fact about an older one is ignored.
     models: served model id -> the worker's own entry of `/v1/models`, as JSON bytes; empty while not yet known.
-    version: what the engine answers at `/version`; "" while not known.
+    engine: what runs there, as far as it is known.
     """
 
     id: str
     url: str
     incarnation: str
     models: Mapping[str, bytes] = field(default_factory=dict)
-    version: str = ""
+    engine: Engine = field(default_factory=Engine)

@@ -32,9 +32,9 @@ class ConsistentHash:
             for choice in two_choices(pool.eligible, rng, now):
                 yield Choice(choice.worker, ChoiceReason.NO_KEY)
             return
-        ring = self._rings.get(pool.model)
-        if ring is None or ring.members is not pool.members:
-            ring = self._rings[pool.model] = _Ring(pool.members)
+        ring = self._rings.get(pool.name)
+        if ring is None or (ring.members is not pool.members and ring.members != pool.members):
+            ring = self._rings[pool.name] = _Ring(pool.members)
         for state in ring.walk(request.key):
             if pool.takes(state):
                 yield Choice(state, ChoiceReason.KEY)

@@ -18,8 +18,8 @@ class RoundRobin:
         self._turns: dict[str, int] = {}
 
     def rank(self, request: RequestFacts, pool: Pool, rng: Rng, now: float) -> Iterator[Choice]:
-        turn = self._turns.get(pool.model, 0)
-        self._turns[pool.model] = turn + 1
+        turn = self._turns.get(pool.name, 0)
+        self._turns[pool.name] = turn + 1
         workers = pool.eligible
         for step in range(len(workers)):
             yield Choice(workers[(turn + step) % len(workers)], ChoiceReason.TURN)
