@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from app.api.auth import Keys
 from app.api.errors import EdgeReason
 from app.api.monitoring import readiness
-from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.errors import DestinationRefused, NameUnknown, StoreUnavailable
 from app.core.fleet.registry import Registration
 from app.core.fleet.tenant import Plane
 
@@ -29,6 +29,9 @@ log = logging.getLogger("warmset.admin")
 
 BODY_MAX = 16 * 1024
 """Bytes of a request body."""
+
+SHOWN_URL = 200
+"""Characters of a refused URL that the log repeats."""
 
 OPEN_PATHS = ("/livez", "/readyz")
 
@@ -44,13 +47,19 @@ CODES = {
 }
 
 
+TYPES = {401: "authentication_error", 403: "permission_error"}
+
+
 class Workers(Protocol):
     """What the admin API asks of the fleet (`app.runtime.fleet.Fleet`)."""
 
     def describe(self) -> list[dict[str, Any]]: ...
 
     async def add(self, url: str) -> tuple[Registration, bool]:
-        """The registration, and whether it is new. Raises ValueError for a bad URL, and StoreUnavailable."""
+        """The registration, and whether it is new.
+
+        Raises ValueError for a bad URL, DestinationRefused, NameUnknown, and StoreUnavailable.
+        """
         ...
 
     async def set_draining(self, worker: str, is_draining: bool) -> bool: ...
@@ -101,6 +110,13 @@ def make_admin_app(
             registration, created = await fleet.add(wanted.url)
         except ValueError as error:
             raise HTTPException(400, {"message": str(error), "param": "url"}) from None
+        except DestinationRefused as error:
+            log.warning("worker refused", extra={"url": wanted.url[:SHOWN_URL], "client": _client(request)})
+            detail = {"message": str(error), "param": "url", "code": "worker_url_not_allowed"}
+            raise HTTPException(403, detail) from None
+        except NameUnknown as error:
+            detail = {"message": f"nothing was added: {error}", "param": "url", "code": "worker_name_unknown"}
+            raise HTTPException(400, detail) from None
         except StoreUnavailable as error:
             raise _without_store(error) from None
         if created:
@@ -260,7 +276,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnyHTTPException)
     detail: Any = error.detail
     given = detail if isinstance(detail, dict) else {"message": detail}
-    return _error(error.status_code, given["message"], given.get("param"), headers=dict(error.headers or {}))
+    param, code = given.get("param"), given.get("code")
+    return _error(error.status_code, given["message"], param, code, headers=dict(error.headers or {}))
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -268,9 +285,16 @@ async def _failed(request: Request, error: Exception) -> Response:
     return _error(500, "The gateway failed; its log has the cause.")
 
 
-def _error(status: int, message: str, param: str | None = None, *, headers: dict[str, str] | None = None) -> Response:
-    kind = "server_error" if status >= 500 else "authentication_error" if status == 401 else "invalid_request_error"
-    code = CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+def _error(
+    status: int,
+    message: str,
+    param: str | None = None,
+    code: str | None = None,
+    *,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    kind = "server_error" if status >= 500 else TYPES.get(status, "invalid_request_error")
+    code = code or CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
     return _json(status, {"error": {"message": message, "type": kind, "param": param, "code": code}}, headers)
 
 

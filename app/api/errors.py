@@ -18,6 +18,7 @@ class EdgeReason(StrEnum):
     HEAD_TIMEOUT = "head_timeout"
     BODY_TIMEOUT = "body_timeout"
     TOO_MANY_CONNECTIONS = "too_many_connections"
+    TOO_MANY_CLIENT_CONNECTIONS = "too_many_client_connections"
     WRITE_STALL = "write_stall"
     OVERLOADED = "overloaded"
     UNAUTHORIZED = "unauthorized"
@@ -69,6 +70,13 @@ SHAPES: dict[Reason, Shape] = {
         "server_error",
         "too_many_connections",
         "This gateway has as many connections as it accepts. Reuse connections, and try again.",
+        retry_after_s=1,
+    ),
+    EdgeReason.TOO_MANY_CLIENT_CONNECTIONS: Shape(
+        429,
+        "rate_limit_error",
+        "too_many_client_connections",
+        "This client has as many connections as this gateway accepts of one. Reuse connections, and try again.",
         retry_after_s=1,
     ),
     # Counted only: who reads nothing cannot be told.

@@ -20,7 +20,14 @@ NOT_FOR_WORKERS = frozenset(
     )
 )  # fmt: skip
 
-NOT_FOR_CLIENTS = frozenset((b"server", b"date", b"set-cookie", b"set-cookie2", b"x-request-id", b"alt-svc"))
+NOT_FOR_CLIENTS = frozenset(
+    (
+        b"server", b"date", b"set-cookie", b"set-cookie2", b"x-request-id", b"alt-svc",
+        # a worker does not say where a client goes next: SDKs follow, and would send it the prompt, and its own
+        # address is nobody's business outside. A redirect thus arrives as a status and leads nowhere.
+        b"location", b"content-location", b"refresh",
+    )
+)  # fmt: skip
 """Hop-by-hop headers are gone already. `date` and `server` are written by our own listener."""
 
 

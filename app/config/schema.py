@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from app.config.addresses import listen_host, store_url, worker_url
 from app.config.errors import MASK, shown
 from app.config.keys_file import hash_keys_problem
+from app.core.fleet.allow import parse_allow_list
 from app.core.routing.policies import DEFAULT_POLICY, POLICIES
 
 POLICY_NAMES = tuple(policy.name for policy in POLICIES)
@@ -79,6 +80,11 @@ def _worker_urls(urls: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(seen)
 
 
+def _worker_url_allow(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    parse_allow_list(patterns)
+    return patterns
+
+
 def _model_alias(aliases: Mapping[str, str]) -> Mapping[str, str]:
     for alias, canonical in aliases.items():
         if not alias or not canonical:
@@ -115,6 +121,15 @@ class Config(BaseModel):
         AfterValidator(_worker_urls),
         Field(description="workers to register at start, such as http://gpu-1:8000"),
         Offer(WORKERS, ("--static-backends",), "URL"),
+    ] = ()
+    worker_url_allow: Annotated[
+        tuple[str, ...],
+        AfterValidator(_worker_url_allow),
+        Field(
+            description="where workers may be, such as *.llm.svc:8000-8099 or https://10.0.0.0/8; without it anywhere, "
+            "but those that are not in the configuration not at link-local and metadata addresses"
+        ),
+        Offer(WORKERS, (), "PATTERN"),
     ] = ()
     worker_api_key: Annotated[
         Secret | None, Field(description="bearer token sent to workers in place of the client's"), Offer(WORKERS)
@@ -203,6 +218,15 @@ class Config(BaseModel):
     max_connections: Annotated[
         Count, Field(description="connections of clients per serving process; more are answered with 503"), Offer(DATA)
     ] = 10_000
+    max_connections_per_client: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="connections of one client address (IPv6: of one /64) per serving process; more are answered "
+            "with 429; 0 for no limit, as behind a load balancer, where all clients have its address",
+        ),
+        Offer(DATA),
+    ] = 0
     write_stall_timeout_secs: Annotated[
         Seconds, Field(description="time that a client may read nothing while bytes wait for it"), Offer(DATA)
     ] = 60.0

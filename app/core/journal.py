@@ -26,6 +26,7 @@ def to_record(event: FleetEvent) -> dict[str, Any]:
             "incarnation": worker.incarnation,
             "models": {model: entry.decode() for model, entry in worker.models.items()},
             "version": worker.version,
+            "address": worker.address,
         }
     if isinstance(event, WorkerGone):
         return {"event": "worker_gone", "id": event.worker_id, "incarnation": event.incarnation}
@@ -59,7 +60,9 @@ def to_event(record: Record) -> FleetEvent:
 
 def _worker_seen(record: Record) -> WorkerSeen:
     models = {model: entry.encode() for model, entry in record["models"].items()}
-    return WorkerSeen(Worker(record["id"], record["url"], record["incarnation"], models, record["version"]))
+    return WorkerSeen(
+        Worker(record["id"], record["url"], record["incarnation"], models, record["version"], record["address"])
+    )
 
 
 def _worker_gone(record: Record) -> WorkerGone:

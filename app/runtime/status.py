@@ -91,6 +91,7 @@ class Status:
             },
             "tenants": self._tenants(),
             "workers": self._fleet.describe(),
+            "refused_workers": self._fleet.describe_refused(),
             "other_gateways": [
                 {"gateway": load.process, "in_flight": load.in_flight} for load in self._fleet.other_loads
             ],

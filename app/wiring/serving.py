@@ -102,6 +102,7 @@ def _edge_limits(config: Config, metrics: Metrics) -> EdgeLimits:
         max_head_bytes=config.max_head_bytes,
         head_timeout_s=config.request_head_timeout_secs,
         max_connections=config.max_connections,
+        max_connections_per_client=config.max_connections_per_client,
         write_stall_s=config.write_stall_timeout_secs,
         on_refused=lambda reason: metrics.refused(reason.value),
     )

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from app.core.fleet.allow import DestinationRules
 from app.runtime.tasks import Tasks
 from app.signals.control import tls_context
+from app.signals.destinations import Destinations
 from app.signals.fleet import FleetMonitor
 from app.signals.monitor import MonitorContext
-from tests.signals.scripted import Ear, ScriptedWorker
+from tests.signals.scripted import Ear, Names, ScriptedWorker
 
 
 @pytest.fixture
@@ -27,15 +29,27 @@ def ear() -> Ear:
     return Ear()
 
 
+@pytest.fixture
+def names() -> Names:
+    return Names()
+
+
+@pytest.fixture
+def rules(request: pytest.FixtureRequest) -> DestinationRules:
+    """What a test asks for by indirect parametrisation."""
+    return getattr(request, "param", DestinationRules())
+
+
 @pytest.fixture(scope="session")
 def tls() -> ssl.SSLContext:
     return tls_context()
 
 
 @pytest.fixture
-async def fleet(ear: Ear, tls: ssl.SSLContext) -> AsyncIterator[FleetMonitor]:
+async def fleet(ear: Ear, names: Names, rules: DestinationRules, tls: ssl.SSLContext) -> AsyncIterator[FleetMonitor]:
     tasks = Tasks()
     context = MonitorContext(
+        destinations=Destinations(rules, start=tasks.start, lookup=names.look_up),
         tls=tls,
         settings=ear.settings,
         emit=lambda event: ear.events.append(event),

@@ -33,11 +33,12 @@ def page(running: int = 0, waiting: int = 0, start: float | None = 100.0, usage:
 
 
 class ScriptedWorker:
-    """An HTTP server on a port of its own. `answers`: path -> (status, body), or raw bytes to send as they are, or None
+    """An HTTP server on a port of its own, at a loopback address. `answers`: path -> (status, body), or raw bytes to send as they are, or None
     to say nothing at all. heads: the request heads that came, by path. delay_s: pause before each answer. drip_s: pause
     after each byte of a raw one. once_per_connection: the second request on a connection closes it, unanswered."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.host = host
         self.answers: dict[str, tuple[int, bytes] | bytes | None] = {
             "/health": (200, b""),
             "/metrics": (200, page()),
@@ -52,16 +53,16 @@ class ScriptedWorker:
         self.delay_s = 0.0
         self.drip_s = 0.0
         self.once_per_connection = False
-        self.port = 0
+        self.port = port
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -122,6 +123,25 @@ class ScriptedWorker:
             pass
         finally:
             writer.transport.abort()
+
+
+class Names:
+    """A name server that says what a test wants. addresses: of each name; what is not there is unknown.
+    asked: look-ups, by name. silence: until it is set, a look-up of a name in `silent` is not answered."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, list[str]] = {}
+        self.asked: Counter[str] = Counter()
+        self.silent: set[str] = set()
+        self.silence = asyncio.Event()
+
+    async def look_up(self, name: str) -> list[str]:
+        self.asked[name] += 1
+        if name in self.silent:
+            await self.silence.wait()
+        if name not in self.addresses:
+            raise OSError(-2, "Name or service not known")
+        return self.addresses[name]
 
 
 class Ear:
