@@ -13,6 +13,7 @@ from app.signals.control import tls_context
 from app.signals.destinations import Destinations
 from app.signals.fleet import FleetMonitor
 from app.signals.monitor import MonitorContext
+from tests.fakes.tls import CERTIFICATE
 from tests.signals.scripted import Ear, Names, ScriptedWorker
 
 
@@ -42,7 +43,7 @@ def rules(request: pytest.FixtureRequest) -> DestinationRules:
 
 @pytest.fixture(scope="session")
 def tls() -> ssl.SSLContext:
-    return tls_context()
+    return tls_context(CERTIFICATE)
 
 
 @pytest.fixture

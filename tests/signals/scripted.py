@@ -1,6 +1,7 @@
 """A worker that answers by a script, and an ear for what a monitor emits."""
 
 import asyncio
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -33,12 +34,15 @@ def page(running: int = 0, waiting: int = 0, start: float | None = 100.0, usage:
 
 
 class ScriptedWorker:
-    """An HTTP server on a port of its own, at a loopback address. `answers`: path -> (status, body), or raw bytes to send as they are, or None
-    to say nothing at all. heads: the request heads that came, by path. delay_s: pause before each answer. drip_s: pause
-    after each byte of a raw one. once_per_connection: the second request on a connection closes it, unanswered."""
+    """An HTTP server on a port of its own, at a loopback address.
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+    answers: path -> (status, body), or raw bytes to send as they are, or None to say nothing at all. heads: the request
+    heads that came, by path. delay_s: pause before each answer. drip_s: pause after each byte of a raw one.
+    once_per_connection: the second request on a connection closes it, unanswered."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.host = host
+        self._tls = tls
         self.answers: dict[str, tuple[int, bytes] | bytes | None] = {
             "/health": (200, b""),
             "/metrics": (200, page()),
@@ -62,7 +66,7 @@ class ScriptedWorker:
         return f"http://{self.host}:{self.port}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, self.host, self.port)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

@@ -66,7 +66,7 @@ async def test_the_first_incarnation_of_a_configured_worker_stands_until_its_url
     await store.register(config(incarnation="first"))
     await store.register(config(incarnation="other process"))
     assert await store.read_registry() == Registry((config(incarnation="first"),))
-    moved = config(incarnation="moved", url="http://h:1/v2")
+    moved = config(incarnation="moved", url="https://h:1")
     await store.register(moved)
     assert await store.read_registry() == Registry((moved,))
 

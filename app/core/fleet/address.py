@@ -10,6 +10,9 @@ Address = IPv4Address | IPv6Address
 NAME = re.compile(r"[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_][a-z0-9_-]*)*\.?")
 """A host name, as DNS and container networks spell them. Others are written in their ASCII form (`xn--…`)."""
 
+BRACKETS = re.compile(r"\[[^\[\]]+\](:[0-9]*)?")
+"""Python takes an address in brackets whatever stands around them."""
+
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
@@ -98,7 +101,7 @@ def _parse_host(parts: SplitResult, url: str) -> str:
     host = parts.hostname or ""
     if ":" in host or "[" in parts.netloc:
         try:
-            if "%" not in host:
+            if "%" not in host and BRACKETS.fullmatch(parts.netloc):
                 return str(plain(str(IPv6Address(host))))
         except ValueError:
             pass
