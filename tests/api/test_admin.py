@@ -10,8 +10,9 @@ import pytest
 
 from app.api.admin import BODY_MAX, make_admin_app
 from app.api.auth import Keys, fixed_grants
-from app.core.fleet.address import parse_worker_url, worker_id
-from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.address import destination_of, parse_worker_url, worker_id
+from app.core.fleet.allow import DestinationRules, parse_allow_list
+from app.core.fleet.errors import DestinationRefused, NameUnknown, StoreUnavailable
 from app.core.fleet.registry import Registration, WorkerSource
 from app.core.fleet.tenant import Grant, Plane
 from app.core.tenants.keyring import Keyring
@@ -23,6 +24,7 @@ class FakeFleet:
     def __init__(self) -> None:
         self.workers: dict[str, Registration] = {}
         self.is_store_up = True
+        self.rules = DestinationRules()
         self.draining: dict[str, bool] = {}
 
     async def set_draining(self, worker: str, is_draining: bool) -> bool:
@@ -41,6 +43,11 @@ class FakeFleet:
 
     async def add(self, url: str) -> tuple[Registration, bool]:
         url = parse_worker_url(url)
+        why = self.rules.refusal(url)
+        if why is not None:
+            raise DestinationRefused(why)
+        if destination_of(url).host == "nobody":
+            raise NameUnknown("nobody cannot be looked up: not known")
         made = Registration(worker_id(url), url, f"i{len(self.workers)}", WorkerSource.ADMIN)
         if made.id in self.workers:
             return self.workers[made.id], False
@@ -114,7 +121,8 @@ async def test_a_worker_comes_and_goes(http: httpx.AsyncClient, caplog: pytest.L
     assert caplog.records[0].client.startswith("127.0.0.1:")
 
 
-async def test_ids_with_a_path_and_an_ipv6_address(http: httpx.AsyncClient) -> None:
+async def test_ids_with_a_path_and_an_ipv6_address(http: httpx.AsyncClient, fleet: FakeFleet) -> None:
+    fleet.rules = DestinationRules(configured=frozenset(["http://gpu:80/a/b"]))
     for url in ("http://gpu/a/b", "http://[::1]:8000"):
         name = (await http.post("/workers", json={"url": url})).json()["id"]
         assert (await http.get(f"/workers/{name}")).json()["id"] == name
@@ -135,6 +143,63 @@ async def test_a_bad_url_is_told_with_its_rule(http: httpx.AsyncClient, url: str
     told = error(await http.post("/workers", json={"url": url}))
     assert (told["status"], told["type"], told["param"]) == (400, "invalid_request_error", "url")
     assert rule in told["message"]
+
+
+METADATA = [
+    "http://169.254.169.254/", "http://169.254.169.254:80", "https://169.254.170.2", "http://[fe80::1]:8000",
+    "http://[::ffff:169.254.169.254]/", "http://[::ffff:a9fe:a9fe]", "http://[64:ff9b::a9fe:a9fe]",
+    "http://[2002:a9fe:a9fe::]", "http://100.100.100.200", "http://[fd00:ec2::254]", "http://[fd00:ec2:0::0:254]",
+    "http://224.0.0.1", "http://[ff02::1]", "http://0.0.0.0:30001", "http://[::]:30001", "http://0.1.2.3",
+]  # fmt: skip
+
+SPELLINGS = [
+    "http://2852039166/", "http://0xa9fea9fe/", "http://0xA9.0xFE.0xA9.0xFE", "http://0251.0376.0251.0376",
+    "http://169.254.43518", "http://169.16689662", "http://169.254.169.254.", "http://0/", "http://2130706433/",
+    "http://0x7f.1/", "http://\uff11\uff16\uff19.254.169.254", "http://169\u3002254\u3002169\u3002254",
+    "http://[fe80::1%25eth0]/", "http://169%2e254.169.254", "http://[::1]@169.254.169.254", "http://a#@169.254.169.254",
+    "http://a?@169.254.169.254", "http://me:sesame@a", "file:///etc/passwd", "gopher://a:70", "http://a\\@b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", METADATA)
+@pytest.mark.parametrize("allow", [(), ("*", "0.0.0.0/0", "[::]/0")])
+async def test_where_no_worker_may_be_registered(
+    http: httpx.AsyncClient, fleet: FakeFleet, url: str, allow: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet.rules = DestinationRules(parse_allow_list(allow))
+    with caplog.at_level(logging.WARNING, "warmset.admin"):
+        told = error(await http.post("/workers", json={"url": url}))
+    assert (told["status"], told["code"], told["param"]) == (403, "worker_url_not_allowed", "url")
+    assert told["type"] == "permission_error"
+    assert "worker_urls" in told["message"]
+    assert [record.message for record in caplog.records] == ["worker refused"]
+    assert not fleet.workers
+
+
+@pytest.mark.parametrize("url", SPELLINGS)
+async def test_spellings_that_have_several_readings(http: httpx.AsyncClient, fleet: FakeFleet, url: str) -> None:
+    told = error(await http.post("/workers", json={"url": url}))
+    assert (told["status"], told["code"], told["param"]) == (400, "invalid_request", "url")
+    assert "sesame" not in told["message"]
+    assert not fleet.workers
+
+
+async def test_what_is_outside_of_the_list_is_told_what_is_inside(http: httpx.AsyncClient, fleet: FakeFleet) -> None:
+    fleet.rules = DestinationRules(parse_allow_list(["http://*.llm.svc:8000-8099", "10.0.0.0/8:7000"]))
+    for url in ("http://gpu.llm.svc:9000", "https://gpu.llm.svc:8000", "http://11.0.0.1", "http://10.0.0.1:7000/v2"):
+        told = error(await http.post("/workers", json={"url": url}))
+        assert (told["status"], told["code"]) == (403, "worker_url_not_allowed")
+    assert "worker_urls" in told["message"], "a path is for the configuration"
+    told = error(await http.post("/workers", json={"url": "http://11.0.0.1"}))
+    assert "allowed are http://*.llm.svc:8000-8099, 10.0.0.0/8:7000" in told["message"]
+    assert (await http.post("/workers", json={"url": "http://gpu.llm.svc:8000"})).status_code == 201
+
+
+async def test_a_name_that_nobody_knows_adds_nothing(http: httpx.AsyncClient, fleet: FakeFleet) -> None:
+    told = error(await http.post("/workers", json={"url": "http://nobody:80"}))
+    assert (told["status"], told["code"], told["param"]) == (400, "worker_name_unknown", "url")
+    assert "nothing was added" in told["message"]
+    assert not fleet.workers
 
 
 @pytest.mark.parametrize(

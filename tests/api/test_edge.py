@@ -1,6 +1,7 @@
 """What a request may be, and how long it may take to arrive."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 
@@ -38,17 +39,23 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await send_json(send, 200, json.dumps({"path": scope["path"], "body": body.decode()}).encode())
 
 
-@pytest.fixture
-async def port() -> AsyncIterator[int]:
+@contextlib.asynccontextmanager
+async def listening(limits: EdgeLimits) -> AsyncIterator[int]:
     tasks = Tasks()
     listener = Listener("127.0.0.1", 0, name="edge")
     listener.bind()
-    serving = tasks.start(listener.run(echo, LIMITS), "edge")
+    serving = tasks.start(listener.run(echo, limits), "edge")
     await asyncio.sleep(0.02)
     REFUSED.clear()
     yield int(listener.url.rpartition(":")[2])
     await listener.stop(serving, 0.3, asyncio.get_running_loop().create_future())
     await tasks.stop()
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    async with listening(LIMITS) as port:
+        yield port
 
 
 async def talk(port: int, *pieces: bytes, pause_s: float = 0.0, limit_s: float = 5.0) -> bytes:
@@ -154,6 +161,39 @@ async def test_more_connections_than_accepted(port: int) -> None:
         writer.transport.abort()
     await asyncio.sleep(0.05)
     assert answered(await talk(port, request(body=b"{}"))) == (200, "{}")
+
+
+async def test_more_connections_of_one_client_than_accepted() -> None:
+    limits = EdgeLimits(max_connections=20, max_connections_per_client=3, on_refused=REFUSED.append)
+    async with listening(limits) as port:
+        # Of two clients.
+        addresses = ["127.0.0.1", "127.0.0.2"] * 3
+        held = [await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0)) for address in addresses]
+        await asyncio.sleep(0.05)
+        for _ in range(3):
+            raw = await talk(port, request(body=b"{}"))
+            assert answered(raw) == (429, "too_many_client_connections")
+            assert raw.startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
+            assert b"retry-after: 1" in raw
+        assert REFUSED == [EdgeReason.TOO_MANY_CLIENT_CONNECTIONS] * 3
+        held[0][1].transport.abort()
+        for _ in range(100):
+            if answered(await talk(port, request(body=b"{}"))) == (200, "{}"):
+                break
+            await asyncio.sleep(0.02)
+        else:
+            raise AssertionError("the place of who left is not given back")
+        for _, writer in held:
+            writer.transport.abort()
+
+
+async def test_without_a_limit_connections_of_a_client_are_not_counted() -> None:
+    async with listening(EdgeLimits(on_refused=REFUSED.append)) as port:
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
+        assert answered(await talk(port, request(body=b"{}"))) == (200, "{}")
+        assert not REFUSED
+        for _, writer in held:
+            writer.transport.abort()
 
 
 @pytest.mark.parametrize("is_split", [False, True])

@@ -126,6 +126,28 @@ async def test_answers_headers_pass_but_for_the_workers_own(edge: Edge) -> None:
         assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.parametrize("status", [301, 302, 307, 308, 201])
+async def test_a_worker_does_not_say_where_a_client_goes_next(edge: Edge, status: int) -> None:
+    async with RawWorker() as elsewhere:
+
+        async def script(connection: Connected) -> None:
+            await connection.read_request()
+            place = f"{elsewhere.url}/v1/completions".encode()
+            await connection.send(
+                b"HTTP/1.1 %d X\r\nlocation: %s\r\ncontent-location: %s\r\nrefresh: 0;url=%s\r\n"
+                b"content-type: application/json\r\ncontent-length: 2\r\n\r\n{}" % (status, place, place, place)
+            )
+
+        async with RawWorker(script) as worker:
+            edge.add(worker)
+            # As SDKs do; a 307 would have them send the prompt again, to wherever it says.
+            async with httpx.AsyncClient(follow_redirects=True) as client:
+                answer = await client.post(edge.url + "/v1/completions", content=BODY)
+        assert (answer.status_code, answer.content) == (status, b"{}")
+        assert not {"location", "content-location", "refresh"} & set(answer.headers)
+        assert not elsewhere.connections
+
+
 async def test_a_stream_passes_as_it_came(edge: Edge) -> None:
     pieces = [b": comment\n\n", b'data: {"a', b'":1}\r\n\r\n', b"id: 7\nevent: x\ndata: y\n\n", b"data: [DONE]\n\n"]
     async with RawWorker(stream(*pieces)) as worker:
