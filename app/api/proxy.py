@@ -4,9 +4,9 @@ Invariants
     1. Whatever happens, what a request holds (load, a worker's connection) is given back exactly once.
     2. From the moment that the body is read, a client that leaves ends the work: the watch cancels the request's task,
        wherever it waits, and the worker's connection is closed.
-    3. The client gets the worker's status, body bytes and end-to-end headers unchanged. When an event stream breaks,
-       one error event follows what arrived; when any other answer breaks, so does the connection: its length is a
-       promise.
+    3. The client gets the worker's status, body bytes and end-to-end headers (see headers.py) unchanged. When an event
+       stream breaks, one error event follows what arrived; when any other answer breaks, so does the connection: its
+       length is a promise.
 """
 
 import asyncio

@@ -1,8 +1,10 @@
 """`warmset serve` in front of workers that come, fail and go; and a store that does the same."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -197,6 +199,20 @@ def test_what_cannot_be_used_is_said_at_start(
     command = run("serve", *arguments)
     assert command.wait() == status
     assert words in command.output
+
+
+def test_connections_of_one_client_are_limited_and_counted(gateway: Callable[..., Gateway]) -> None:
+    served = gateway("serve", "--processes", "1", "--max-connections-per-client", "2")
+    host, _, port = served.data.partition("://")[2].rpartition(":")
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(socket.create_connection((host, int(port)), 10))
+        time.sleep(0.2)
+        third = stack.enter_context(socket.create_connection((host, int(port)), 10))
+        answer = third.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 429 ")
+        assert b"too_many_client_connections" in answer
+    assert 'warmset_refusals_total{reason="too_many_client_connections"} 1.0' in served.exposition()
 
 
 def test_an_address_that_is_taken_is_named(gateway: Callable[..., Gateway], run: Callable[..., Command]) -> None:
