@@ -19,15 +19,17 @@ from tests.telemetry.test_metrics import metrics_of, samples
 
 
 class Say:
-    """A script that answers each request with these bytes; other ones may be put there before the next request."""
+    """A script that answers each request with these pieces, one packet each; others may be put there in between."""
 
-    def __init__(self, data: bytes = b"") -> None:
-        self.data = data
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = pieces
 
     async def __call__(self, connection: Connected) -> None:
         while True:
             await connection.read_request()
-            await connection.send(self.data)
+            for piece in self.pieces:
+                await connection.send(piece)
+                await asyncio.sleep(0)
 
 
 async def ask(edge: Edge, data: bytes) -> bytes:
@@ -113,7 +115,7 @@ async def test_a_stream_keeps_its_bytes(edge: Edge, events: tuple[bytes, ...]) -
         edge.add(worker)
         for step in (1, 37, len(whole)):
             pieces = [whole[start : start + step] for start in range(0, len(whole), step)]
-            say.data = STREAM_HEAD + b"".join(map(chunk, pieces)) + LAST_CHUNK
+            say.pieces = (STREAM_HEAD, *map(chunk, pieces), LAST_CHUNK)
             assert body_of(await ask(edge, post())) == whole, f"in pieces of {step}"
         await edge.at_rest()
         for record in edge.told.records:
@@ -123,7 +125,7 @@ async def test_a_stream_keeps_its_bytes(edge: Edge, events: tuple[bytes, ...]) -
 
 
 async def test_what_an_sdk_reads_of_two_choices_and_their_usage(edge: Edge) -> None:
-    async with RawWorker(Say(STREAM_HEAD + b"".join(map(chunk, CHOICES)) + LAST_CHUNK)) as worker:
+    async with RawWorker(Say(STREAM_HEAD, *map(chunk, CHOICES), LAST_CHUNK)) as worker:
         edge.add(worker)
         texts = ["", ""]
         async with openai.AsyncOpenAI(base_url=edge.url + "/v1", api_key="k", max_retries=0) as client:
@@ -179,7 +181,7 @@ async def test_an_answer_that_is_no_json_is_the_clients_to_read(edge: Edge) -> N
     async with RawWorker(say) as worker:
         edge.add(worker)
         for status, body in NO_JSON:
-            say.data = answer(body, b"content-type: application/json", status=status)
+            say.pieces = (answer(body, b"content-type: application/json", status=status),)
             for _ in range(3):
                 raw = await ask(edge, post())
                 assert (status_of(raw), body_of(raw)) == (status, body)
@@ -218,7 +220,7 @@ async def test_a_broken_stream_of_no_json_ends_with_an_event_all_the_same(edge: 
             assert json.loads(data.removeprefix(b"data: "))["response"]["status"] == "failed"
 
 
-async def test_http_2_is_neither_asked_for_nor_understood_and_breaks_nothing_else(edge: Edge) -> None:
+async def test_http_2_is_not_spoken_and_breaks_nothing_else(edge: Edge) -> None:
     """One GOAWAY ends all streams of an HTTP/2 connection; here each request has a connection of its own."""
     go_on = asyncio.Event()
 

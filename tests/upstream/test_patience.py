@@ -118,7 +118,7 @@ async def begin(limits: TimeLimits) -> Begun:
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
-async def test_a_worker_may_think_for_ten_minutes_by_default_before_and_within_its_answer() -> None:
+async def test_a_worker_may_think_for_ten_minutes_by_default() -> None:
     begun = await begin(default_limits())
     begun.clock.turn(10 * MINUTE - 1)
     begun.say(HEAD + b"1\r\na\r\n")
@@ -158,13 +158,13 @@ async def test_each_limit_is_a_limit_of_its_own() -> None:
         await answer.read()
 
 
-def test_idle_connections_are_let_go_by_the_side_that_would_use_them_next() -> None:
+def test_idle_connections_are_let_go_by_who_would_use_them_next() -> None:
     workers_s = inspect.signature(uvicorn.Config).parameters["timeout_keep_alive"].default
     assert workers_s > IDLE_S, "vLLM's default is uvicorn's"
     assert KEEP_ALIVE_S > 60, "a usual idle limit of load balancers in front of us"
 
 
-async def test_a_worker_that_lets_go_just_when_it_is_asked_costs_nobody_a_request(
+async def test_a_worker_that_lets_go_as_it_is_asked_costs_nobody_a_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The pause is about the worker's idle limit, so the request meets the close at any moment."""
