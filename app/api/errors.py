@@ -39,7 +39,8 @@ Reason = RefusalReason | EdgeReason
 
 
 class Shape(NamedTuple):
-    """How a reason looks to a client. `retry_after_s` says that, and when, the same request may work."""
+    """How a reason looks to a client. `retry_after_s` says that, and when, the same request may work; `is_final` that
+    it will not, so that an SDK which would send it again by itself does not."""
 
     status: int
     type: str
@@ -47,6 +48,7 @@ class Shape(NamedTuple):
     message: str
     param: str | None = None
     retry_after_s: int | None = None
+    is_final: bool = False
 
 
 SHAPES: dict[Reason, Shape] = {
@@ -170,5 +172,6 @@ SHAPES: dict[Reason, Shape] = {
         "server_error",
         "request_timeout",
         "The worker did not answer within the time that this gateway allows. Ask for less, or for a longer limit.",
+        is_final=True,  # three times as long for the same end, and three times the work of a worker
     ),
 }

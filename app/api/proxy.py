@@ -21,7 +21,7 @@ from app.api.endpoints import ProxyEndpoint
 from app.api.errors import EdgeReason, Reason
 from app.api.facts import Inbound, Rejected, read_request
 from app.api.families import error_event
-from app.api.headers import request_id, to_client, to_worker
+from app.api.headers import has_length, is_event_stream, request_id, to_client, to_worker
 from app.api.relay import LAST_EVENTS_MAX, EventStream, usage_of
 from app.api.respond import Message, Receive, Scope, Send, send_refusal
 from app.api.tenancy import Tenancy, rate_limit_headers, retry_headers
@@ -407,14 +407,6 @@ class ClientWatch:
     def stop(self) -> None:
         """The response is complete. To be called before anything is awaited after its last byte was sent."""
         self._is_over = True
-
-
-def is_event_stream(headers: Sequence[Header]) -> bool:
-    return any(name == b"content-type" and value[:17].lower() == b"text/event-stream" for name, value in headers)
-
-
-def has_length(headers: Sequence[Header]) -> bool:
-    return any(name == b"content-length" for name, _ in headers)
 
 
 def routing_headers(dispatch: Dispatch) -> list[Header]:

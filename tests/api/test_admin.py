@@ -338,6 +338,18 @@ async def test_the_key_lets_in_by_any_name(fleet: FakeFleet) -> None:
 
 
 @pytest.mark.parametrize(
+    "host", ["x/livez?", "x/#@y", "127.0.0.1/livez#", "@127.0.0.1", "[::1]/livez", "localhost/livez"]
+)
+async def test_no_host_opens_what_needs_a_key(fleet: FakeFleet, host: str) -> None:
+    """Who builds the path anew from Host and target would read one that is open in some of these."""
+    async with client(fleet, key="sesame", headers={"host": host}) as http:
+        for path in ("/workers", "/status", "/livez/../workers", "//livez", "/LIVEZ", "/livez/"):
+            assert (await http.get(path)).status_code == 401
+        assert (await http.post("/workers", json={"url": "http://a:1"})).status_code == 401
+    assert not fleet.workers
+
+
+@pytest.mark.parametrize(
     ("host", "is_let_in"),
     [
         ("127.0.0.1:30001", True),
