@@ -49,3 +49,17 @@ def to_client(headers: Sequence[Header], request_id: str) -> list[Header]:
     passed = [(b"x-request-id", request_id.encode("ascii"))]
     passed += [header for header in headers if header[0] not in NOT_FOR_CLIENTS]
     return passed
+
+
+def is_event_stream(headers: Sequence[Header]) -> bool:
+    """Whether the body is events that can be read: compressed ones pass like any other bytes."""
+    is_stream = False
+    for name, value in headers:
+        if name == b"content-encoding" and value.strip().lower() != b"identity":
+            return False
+        is_stream |= name == b"content-type" and value[:17].lower() == b"text/event-stream"
+    return is_stream
+
+
+def has_length(headers: Sequence[Header]) -> bool:
+    return any(name == b"content-length" for name, _ in headers)

@@ -11,20 +11,22 @@ Invariants
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.api.auth import Keys
-from app.api.body import DEFAULT_LIMITS, BodyLimits
 from app.api.endpoints import ProxyEndpoint
 from app.api.errors import EdgeReason, Reason
 from app.api.facts import Inbound, Rejected, read_request
 from app.api.families import error_event
-from app.api.headers import request_id, to_client, to_worker
+from app.api.headers import is_event_stream, request_id, to_client, to_worker
+from app.api.options import ProxyOptions
 from app.api.relay import LAST_EVENTS_MAX, EventStream, usage_of
+from app.api.reply import Reply
 from app.api.respond import Message, Receive, Scope, Send, send_refusal
 from app.api.tenancy import Tenancy, rate_limit_headers, retry_headers
+from app.api.watch import ClientWatch
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.exchange import Call, Header, StreamBroken
 from app.core.fleet.reasons import Outcome, RefusalReason
@@ -51,19 +53,6 @@ class Requests(Protocol):
     gap_bounds_s: Sequence[float]
 
     def ended(self, record: RequestRecord) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyOptions:
-    """max_body_bytes: of a request. aliases: model name that clients use -> model id that workers know.
-    max_held_bytes: of all request bodies together that this process holds.
-    """
-
-    max_body_bytes: int
-    aliases: Mapping[str, str]
-    expose_routing_headers: bool
-    body_limits: BodyLimits = DEFAULT_LIMITS
-    max_held_bytes: int = 1 << 30
 
 
 @dataclass(slots=True)
@@ -110,10 +99,10 @@ class _Request:
         "_grant",
         "_headers",
         "_held",
-        "_is_started",
         "_proxy",
         "_receive",
         "_record",
+        "_reply",
         "_scope",
         "_send",
         "_stream",
@@ -133,8 +122,8 @@ class _Request:
         self._receive = receive
         self._send = send
         self._watch = ClientWatch(receive)
+        self._reply = Reply(scope, send)
         self._stream: EventStream | None = None
-        self._is_started = False
         self._grant: Grant
         self._ticket: Ticket | None = None
         self._held = 0
@@ -275,7 +264,7 @@ class _Request:
             opened.finish(record.outcome)
 
     async def _relay(self, answer: Answer, dispatch: Dispatch) -> None:
-        record, send, clock = self._record, self._send, self._proxy.clock
+        record, reply, clock = self._record, self._reply, self._proxy.clock
         headers = to_client(answer.headers, record.request_id)
         if self._proxy.options.expose_routing_headers:
             headers += routing_headers(dispatch)
@@ -285,13 +274,7 @@ class _Request:
         if is_event_stream(headers):
             stream = self._stream = EventStream(clock, self._proxy.requests.gap_bounds_s)
         tail = b""
-        connection = self._scope["extensions"]["warmset"]["connection"]
-        # HTTP/1.0 knows no chunks: without a length, the end of the connection is the end of the body.
-        is_until_close = self._scope["http_version"] == "1.0" and not has_length(headers)
-        if is_until_close:
-            connection.begin_until_close()
-        self._is_started = True
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await reply.begin(answer.status, headers)
         is_over = False
         while not is_over:
             piece = await answer.read()
@@ -308,29 +291,25 @@ class _Request:
             if record.ttft_s is None and answer.status < 400:
                 record.ttft_s = clock() - record.started_at
             record.bytes_out += len(piece)
-            await send({"type": "http.response.body", "body": piece, "more_body": not is_over or is_until_close})
-        if is_until_close:
-            connection.end_by_close()
+            await reply.pass_on(piece, is_last=is_over)
         self._watch.stop()
         self._account(tail if stream is None else stream.last_events)
 
     async def _cut_short(self, reason: EdgeReason, detail: str) -> None:
         """The answer will not be whole: say so in the way that the client can still be told."""
         stream = self._stream
-        if not self._is_started:
+        if not self._reply.is_started:
             await self._refuse(reason, detail)
             return
         self._record.refusal = reason.value
-        connection = self._scope["extensions"]["warmset"]["connection"]
-        if stream is None:
-            connection.abort()
+        if stream is None or not self._reply.is_open_ended:
+            self._reply.abort()
         else:
             first, last = stream.first_event, stream.last_events
             event = error_event(self._family, reason, detail, first_event=first, last_events=last)
             if not stream.is_between_events:
                 event = b"\n\n" + event  # a half too long to be held back was sent
-            connection.close_after_response()
-            await self._send({"type": "http.response.body", "body": event, "more_body": False})
+            await self._reply.end_with(event)
             self._account(last)
         self._watch.stop()
 
@@ -378,43 +357,6 @@ class _Request:
             record.gap_sum_s = stream.gap_sum_s
         usage = usage_of(tail)
         record.prompt_tokens, record.completion_tokens, record.cached_tokens = usage
-
-
-class ClientWatch:
-    """Waits for the client to leave, and then cancels the task that made it.
-
-    Frameworks report a disconnect only to who asks, and only after the response began; an engine would go on working
-    for nobody through a whole prefill.
-    """
-
-    __slots__ = ("_is_over", "_receive", "is_client_gone", "task")
-
-    def __init__(self, receive: Receive) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
-        self.is_client_gone = False
-        self._receive = receive
-        self._is_over = False
-
-    async def run(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if not self._is_over:
-            self.is_client_gone = True
-            self.task.cancel()
-
-    def stop(self) -> None:
-        """The response is complete. To be called before anything is awaited after its last byte was sent."""
-        self._is_over = True
-
-
-def is_event_stream(headers: Sequence[Header]) -> bool:
-    return any(name == b"content-type" and value[:17].lower() == b"text/event-stream" for name, value in headers)
-
-
-def has_length(headers: Sequence[Header]) -> bool:
-    return any(name == b"content-length" for name, _ in headers)
 
 
 def routing_headers(dispatch: Dispatch) -> list[Header]:

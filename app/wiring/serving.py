@@ -12,7 +12,8 @@ from app.api.data import DataPlane
 from app.api.endpoints import ENDPOINTS
 from app.api.limits import EdgeLimits
 from app.api.listener import Listener
-from app.api.proxy import Proxy, ProxyOptions
+from app.api.options import ProxyOptions
+from app.api.proxy import Proxy
 from app.api.tenancy import Tenancy, TenantSalt
 from app.config.schema import Config
 from app.core.fleet.tenant import Plane

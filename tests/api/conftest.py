@@ -14,7 +14,8 @@ from app.api.auth import Keys, fixed_grants
 from app.api.data import DataPlane
 from app.api.limits import DEFAULT_LIMITS, EdgeLimits
 from app.api.listener import Listener
-from app.api.proxy import Proxy, ProxyOptions
+from app.api.options import ProxyOptions
+from app.api.proxy import Proxy
 from app.api.tenancy import Tenancy, TenantSalt
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.events import HealthReported, WorkerSeen
