@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.api.headers import has_length
-from app.api.respond import Scope, Send
+from app.api.respond import Message, Scope, Send
 from app.core.fleet.exchange import Header
 
 
@@ -32,7 +32,11 @@ class Reply:
         if self._is_http_1_0 and self.is_open_ended:
             self._is_until_close = True
             self._connection.begin_until_close()
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def send(self, message: Message) -> None:
+        """For answers that are whole from the start."""
+        await self._send(message)
         self.is_started = True
 
     async def pass_on(self, piece: bytes, *, is_last: bool = False) -> None:

@@ -159,6 +159,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             edge_limits: EdgeLimits = DEFAULT_LIMITS,
             policy: str = "round_robin",
             max_held_bytes: int = 1 << 30,
+            sse_keepalive_s: float = 0.0,
         ) -> Edge:
             tasks = Tasks()
             stack.push_async_callback(tasks.stop)
@@ -170,7 +171,11 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             stack.callback(upstream.close)
             gateway = Gateway(router, upstream, told, monotonic)
             options = ProxyOptions(
-                max_body_bytes, aliases or {}, expose_routing_headers=True, max_held_bytes=max_held_bytes
+                max_body_bytes,
+                aliases or {},
+                expose_routing_headers=True,
+                max_held_bytes=max_held_bytes,
+                sse_keepalive_s=sse_keepalive_s,
             )
             ids = count(1)
             fixed = fixed_grants(keys, "api_key", Plane.DATA)
