@@ -20,8 +20,9 @@ BODY = b'{"model": "m", "prompt": "x", "max_tokens": 1}'
 
 
 def post(body: bytes = BODY, more: bytes = b"", path: bytes = b"/v1/completions", length: int | None = None) -> bytes:
-    head = b"POST %s HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\n%sconnection: close\r\ncontent-length: %d\r\n\r\n"
-    return head % (path, more, len(body) if length is None else length) + body
+    size = len(body) if length is None else length
+    head = b"POST %s HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\n%sconnection: close\r\n" % (path, more)
+    return head + b"content-length: %d\r\n\r\n" % size + body
 
 
 def body_of(**members: Any) -> bytes:
