@@ -32,6 +32,8 @@ class EdgeReason(StrEnum):
     MODEL_MISSING = "model_missing"
     SHUTTING_DOWN = "shutting_down"
     STREAM_BROKEN = "stream_broken"
+    WORKER_ERROR = "worker_error"
+    NOT_A_STREAM = "worker_not_a_stream"
     INTERNAL = "internal"
 
 
@@ -139,6 +141,16 @@ SHAPES: dict[Reason, Shape] = {
         "worker_stream_broken",
         "The worker's answer ended before it was complete. The events until here are whole; send the request again "
         "for a whole answer.",
+    ),
+    # These two are told in a stream that was begun to keep it alive; otherwise a worker's answer passes as it came.
+    EdgeReason.WORKER_ERROR: Shape(
+        502, "server_error", "worker_error", "The worker answered with an error, after the stream was begun."
+    ),
+    EdgeReason.NOT_A_STREAM: Shape(
+        502,
+        "server_error",
+        "worker_not_a_stream",
+        "The worker answered with something else than an event stream. Send the request without 'stream'.",
     ),
     EdgeReason.INTERNAL: Shape(
         500, "server_error", "internal_error", "The gateway failed. Its log has the cause under this request's id."

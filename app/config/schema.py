@@ -56,6 +56,12 @@ def _hash_keys(keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
     return keys
 
 
+def _keepalive(seconds: float) -> float:
+    if 0 < seconds < 1:
+        raise ValueError(f"must be 0 (off) or at least 1, not {seconds:g}")
+    return seconds
+
+
 def _store_url(secret: SecretStr) -> SecretStr:
     text = store_url(secret.get_secret_value())
     if MASK in text:
@@ -105,6 +111,7 @@ Host = Annotated[str, AfterValidator(listen_host)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+KeepAliveSeconds = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_keepalive)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 
 WORKERS, DATA, ADMIN, METRICS = "workers", "data listener", "admin listener", "metrics listener"
@@ -210,10 +217,34 @@ class Config(BaseModel):
         Offer(DATA),
     ] = 1_073_741_824
     max_head_bytes: Annotated[
-        Count, Field(description="largest head (request line and headers); more is answered with 431"), Offer(DATA)
+        int,
+        Field(ge=1024, description="largest head (request line and headers); more is answered with 431"),
+        Offer(DATA),
     ] = 32_768
+    max_headers: Annotated[
+        int, Field(ge=16, description="headers of one request; more are answered with 431"), Offer(DATA)
+    ] = 100
+    max_url_bytes: Annotated[
+        int, Field(ge=256, description="longest URL (path and query); a longer one is answered with 414"), Offer(DATA)
+    ] = 8192
     request_head_timeout_secs: Annotated[
-        Seconds, Field(description="time for a whole head to arrive; then 408"), Offer(DATA)
+        float,
+        Field(ge=0.1, allow_inf_nan=False, description="time for a whole head to arrive; then 408"),
+        Offer(DATA),
+    ] = 10.0
+    min_body_bytes_per_sec: Annotated[
+        Count,
+        Field(description="slowest pace at which a body may arrive; a slower one is answered with 408"),
+        Offer(DATA),
+    ] = 1024
+    body_pace_window_secs: Annotated[
+        float,
+        Field(
+            ge=1,
+            allow_inf_nan=False,
+            description="time over which that pace is taken, and so the longest pause of a sender",
+        ),
+        Offer(DATA),
     ] = 10.0
     max_connections: Annotated[
         Count, Field(description="connections of clients per serving process; more are answered with 503"), Offer(DATA)
@@ -234,6 +265,23 @@ class Config(BaseModel):
         Count, Field(description="entries of one batch of inputs, prompts or documents"), Offer(DATA)
     ] = 2048
     max_n: Annotated[Count, Field(description="answers to one prompt (the request's `n`)"), Offer(DATA)] = 16
+    max_json_keys: Annotated[
+        int, Field(ge=16, description="keys at the top level of a body; more are answered with 400"), Offer(DATA)
+    ] = 256
+    max_string_chars: Annotated[
+        int,
+        Field(ge=1024, description="longest text of a body (a prompt, or one of a batch); a longer one gets 400"),
+        Offer(DATA),
+    ] = 16_777_216
+    sse_keepalive_secs: Annotated[
+        KeepAliveSeconds,
+        Field(
+            description="time after which a stream that no worker has begun is begun here, and between comments that "
+            "keep it open; 0: never, since its price is the worker's status: an error that comes later is an event in "
+            "a stream with status 200"
+        ),
+        Offer(DATA),
+    ] = 0.0
 
     admin_host: Annotated[
         Host, Field(description="address of the admin API; one that others can reach needs admin_api_key"), Offer(ADMIN)

@@ -14,7 +14,8 @@ from app.api.auth import Keys, fixed_grants
 from app.api.data import DataPlane
 from app.api.limits import DEFAULT_LIMITS, EdgeLimits
 from app.api.listener import Listener
-from app.api.proxy import Proxy, ProxyOptions
+from app.api.options import ProxyOptions
+from app.api.proxy import Proxy
 from app.api.tenancy import Tenancy, TenantSalt
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.events import HealthReported, WorkerSeen
@@ -158,6 +159,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             edge_limits: EdgeLimits = DEFAULT_LIMITS,
             policy: str = "round_robin",
             max_held_bytes: int = 1 << 30,
+            sse_keepalive_s: float = 0.0,
         ) -> Edge:
             tasks = Tasks()
             stack.push_async_callback(tasks.stop)
@@ -169,7 +171,11 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             stack.callback(upstream.close)
             gateway = Gateway(router, upstream, told, monotonic)
             options = ProxyOptions(
-                max_body_bytes, aliases or {}, expose_routing_headers=True, max_held_bytes=max_held_bytes
+                max_body_bytes,
+                aliases or {},
+                expose_routing_headers=True,
+                max_held_bytes=max_held_bytes,
+                sse_keepalive_s=sse_keepalive_s,
             )
             ids = count(1)
             fixed = fixed_grants(keys, "api_key", Plane.DATA)

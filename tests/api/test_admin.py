@@ -119,6 +119,7 @@ async def test_a_worker_comes_and_goes(http: httpx.AsyncClient, caplog: pytest.L
         ("worker removed by admin", "gpu-1:8000"),
     ]
     assert caplog.records[0].client.startswith("127.0.0.1:")
+    assert [record.key for record in caplog.records] == [None, None], "no key was asked for"
 
 
 async def test_ids_with_a_path_and_an_ipv6_address(http: httpx.AsyncClient, fleet: FakeFleet) -> None:
@@ -429,3 +430,33 @@ async def test_keys_of_the_admin_plane_open_it_and_their_loss_does_not(fleet: Fa
         assert [await status(key) for key in (None, "ops", "user", "else")] == [401, 200, 403, 401]
         ring.replace(grants[1:])
         assert [await status(key) for key in (None, "ops", "user")] == [401, 401, 403]
+
+
+async def test_who_changed_what_stands_in_the_log(fleet: FakeFleet, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "warmset.admin")
+    ring = Keyring(is_closed=True)
+    ring.replace([Grant(name, "t", sha256(key).digest(), planes=(Plane.ADMIN,)) for name, key in KEYS.items()])
+    app = make_admin_app(fleet, dict, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), may_be_open=False)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:30001") as http:
+        for name, method, path in (
+            ("ops-1", "POST", "/workers"),
+            ("ops-2", "POST", "/workers"),  # is there already: changes nothing
+            ("ops-2", "POST", "/workers/a:1/drain"),
+            ("ops-1", "POST", "/workers/a:1/resume"),
+            ("ops-1", "POST", "/workers/b:1/drain"),  # is not there
+            ("ops-1", "GET", "/workers/a:1"),
+            ("ops-2", "DELETE", "/workers/a:1"),
+        ):
+            headers = {"authorization": f"Bearer {KEYS[name].decode()}"}
+            body = {"url": "http://a:1"} if path == "/workers" else None
+            assert (await http.request(method, path, headers=headers, json=body)).status_code in (200, 201, 404)
+    assert [(record.key, record.message, record.worker) for record in caplog.records] == [
+        ("ops-1", "worker added by admin", "a:1"),
+        ("ops-2", "worker drained by admin", "a:1"),
+        ("ops-1", "worker resumed by admin", "a:1"),
+        ("ops-2", "worker removed by admin", "a:1"),
+    ]
+    assert "sesame" not in "".join(str(vars(record)) for record in caplog.records)
+
+
+KEYS = {"ops-1": b"sesame-1", "ops-2": b"sesame-2"}

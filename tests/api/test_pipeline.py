@@ -7,6 +7,7 @@ import pytest
 
 from app.api.errors import EdgeReason
 from app.api.limits import EdgeLimits
+from app.api.listener import KEEP_ALIVE_S
 from app.core.fleet.reasons import Outcome
 from tests.api.conftest import Edge, StartEdge
 from tests.fakes.raw_worker import OK, Connected, RawWorker
@@ -258,6 +259,15 @@ async def test_blank_lines_between_requests_do_not_keep_a_connection_for_ever(
         connection.timeout_keep_alive = 0.1
     talk.writer.write(b"\r\n")
     assert await talk.rest(2) == b""
+
+
+async def test_an_idle_connection_is_kept_longer_than_proxies_keep_theirs(edge: Edge) -> None:
+    talk = await edge.talk(b"GET /ping HTTP/1.1\r\nhost: g\r\n\r\n")
+    await talk.until(b"}}")
+    [connection] = edge.listener._server.server_state.connections  # type: ignore[union-attr]
+    ends = connection.timeout_keep_alive_task
+    assert ends is not None
+    assert 60 < ends.when() - asyncio.get_running_loop().time() < KEEP_ALIVE_S + 1 == 76
 
 
 async def test_a_closing_connection_whose_client_takes_nothing_is_cut(start_edge: StartEdge) -> None:

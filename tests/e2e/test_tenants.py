@@ -165,6 +165,23 @@ def test_keys_are_rotated_under_load_and_a_bad_file_changes_nothing(
     assert sha256(b"new").hexdigest() not in served.output
 
 
+def test_the_log_says_who_changed_a_worker(
+    gateway: Callable[..., Gateway], workers: SimulatedFleet, tmp_path: Path
+) -> None:
+    keys = write(tmp_path / "keys.yaml", entry("ops", planes=["admin"]))
+    served = gateway("serve", "--api-keys-file", str(keys), "--admin-api-key", "sesame")
+    added = httpx.post(
+        f"{served.admin}/workers", json={"url": workers.urls[0]}, headers={"authorization": "Bearer sesame"}
+    )
+    assert added.status_code == 201
+    worker = added.json()["id"]
+    drain = f"{served.admin}/workers/{worker}/drain"
+    _wait(lambda: httpx.post(drain, headers={"authorization": "Bearer ops"}).status_code == 200)
+    served.wait_for(rf'"worker added by admin","worker":"{worker}","key":"admin"')
+    served.wait_for(rf'"worker drained by admin","worker":"{worker}","key":"ops"')
+    assert "sesame" not in served.output
+
+
 def test_a_process_that_is_replaced_knows_the_keys(
     gateway: Callable[..., Gateway], workers: SimulatedFleet, tmp_path: Path
 ) -> None:

@@ -210,6 +210,40 @@ async def test_a_malformed_head_is_no_answer(upstream: HttpUpstream, answer: byt
         assert caught.value.failure is Failure.NO_ANSWER
 
 
+@pytest.mark.parametrize(
+    ("begin", "is_in_head"),
+    [
+        (b"HTTP/1.1 200 OK\r\nx: ", True),
+        (b"HTTP/1.1 200 OK\r\n", True),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ", False),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;", False),
+    ],
+    ids=["value", "name", "trailer", "chunk extension"],
+)
+async def test_a_header_without_an_end_is_not_kept_for_ever(
+    upstream: HttpUpstream, begin: bytes, is_in_head: bool
+) -> None:
+    sent = 0
+
+    async def endless(connection: Connected) -> None:
+        nonlocal sent
+        await connection.read_request()
+        await connection.send(begin)
+        while sent < 100 * MAX_HEADER_BYTES:
+            await connection.send(b"y" * 65536)
+            sent += 65536
+
+    async with RawWorker(endless) as worker:
+        if is_in_head:
+            with pytest.raises(UpstreamError, match="bytes without one of a body"):
+                await upstream.send(at(worker), post())
+        else:
+            with pytest.raises(StreamBroken, match="bytes without one of a body"):
+                await body_of(await upstream.send(at(worker), post()))
+        await asyncio.sleep(0.05)
+        assert sent < 30 * MAX_HEADER_BYTES, "what the kernel's buffers took, and no more"
+
+
 async def test_bytes_that_nobody_asked_for_poison_the_connection(upstream: HttpUpstream) -> None:
     async def talkative(connection: Connected) -> None:
         await connection.read_request()

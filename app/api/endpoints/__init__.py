@@ -15,14 +15,16 @@ class ProxyEndpoint(NamedTuple):
     family: Family = Family.OPENAI
     takes_salt: bool = False
     """The body has a `cache_salt` (vLLM 0.32's schema); where it has none, one that is added is ignored or refused."""
+    can_stream: bool = False
+    """With `"stream": true` in the body, the answer is an event stream."""
 
 
 ENDPOINTS = (
-    ProxyEndpoint("/v1/chat/completions", takes_salt=True),
+    ProxyEndpoint("/v1/chat/completions", takes_salt=True, can_stream=True),
     ProxyEndpoint("/v1/chat/completions/batch", takes_salt=True),
-    ProxyEndpoint("/v1/completions", takes_salt=True),
-    ProxyEndpoint("/v1/responses", Family.RESPONSES, takes_salt=True),
-    ProxyEndpoint("/v1/messages", Family.ANTHROPIC, takes_salt=True),
+    ProxyEndpoint("/v1/completions", takes_salt=True, can_stream=True),
+    ProxyEndpoint("/v1/responses", Family.RESPONSES, takes_salt=True, can_stream=True),
+    ProxyEndpoint("/v1/messages", Family.ANTHROPIC, takes_salt=True, can_stream=True),
     ProxyEndpoint("/v1/messages/count_tokens", Family.ANTHROPIC),
     ProxyEndpoint("/v1/embeddings"),
     ProxyEndpoint("/v2/embed"),
