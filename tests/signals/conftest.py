@@ -10,8 +10,8 @@ import pytest
 from app.runtime.tasks import Tasks
 from app.signals.control import tls_context
 from app.signals.fleet import FleetMonitor
-from app.signals.monitor import MonitorContext
-from tests.signals.scripted import Ear, ScriptedWorker
+from app.signals.monitor import MonitorContext, MonitorSettings
+from tests.signals.scripted import SETTINGS, Ear, ScriptedWorker
 
 
 @pytest.fixture
@@ -33,11 +33,17 @@ def tls() -> ssl.SSLContext:
 
 
 @pytest.fixture
-async def fleet(ear: Ear, tls: ssl.SSLContext) -> AsyncIterator[FleetMonitor]:
+def settings() -> MonitorSettings:
+    """A test that needs others is parametrised with them: `with_settings`."""
+    return SETTINGS
+
+
+@pytest.fixture
+async def fleet(ear: Ear, tls: ssl.SSLContext, settings: MonitorSettings) -> AsyncIterator[FleetMonitor]:
     tasks = Tasks()
     context = MonitorContext(
         tls=tls,
-        settings=ear.settings,
+        settings=settings,
         emit=lambda event: ear.events.append(event),
         own_in_flight=lambda worker_id: ear.in_flight.get(worker_id, 0),
         start=tasks.start,
