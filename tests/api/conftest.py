@@ -195,9 +195,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
                 ring.replace(key_set.grants)
                 admission.replace(key_set, clock())
             tenancy = Tenancy(admission, Namespace([b"a secret of sixteen bytes"]), salt)
-            proxy = Proxy(
-                gateway, Keys(ring, wall), tenancy, options, told, tasks, clock, lambda: f"made-{next(ids)}"
-            )
+            proxy = Proxy(gateway, Keys(ring, wall), tenancy, options, told, tasks, clock, lambda: f"made-{next(ids)}")
             listener = Listener("127.0.0.1", 0, name="data")
             listener.bind()
             app = DataPlane(proxy, router, aliases or {}, Readiness(router).problem)

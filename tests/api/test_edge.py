@@ -183,9 +183,7 @@ async def test_a_slow_body_that_keeps_the_pace() -> None:
     await undisturbed(attempt, pause_s=0.05)
 
 
-async def test_who_was_refused_is_not_listened_to_for_long(
-    listener: Listener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_was_refused_is_not_listened_to_for_long(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.api.edge.LINGER_S", 0.05)
     _, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
     writer.write(b"NONSENSE\r\n\r\n")

@@ -113,9 +113,7 @@ async def test_requests_are_limited_and_told_how_long(start_edge: StartEdge) -> 
 
 
 async def test_a_limit_is_asked_before_the_body_is_read(start_edge: StartEdge) -> None:
-    edge = await start_edge(
-        key_set=KeySet([grant("k")], {"acme": Limits(requests_per_minute=1)}), clock=lambda: 0.0
-    )
+    edge = await start_edge(key_set=KeySet([grant("k")], {"acme": Limits(requests_per_minute=1)}), clock=lambda: 0.0)
     await post(edge, "k")
     head = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\nauthorization: Bearer k\r\ncontent-length: 1000000\r\n\r\n{"
     talk = await edge.talk(head)

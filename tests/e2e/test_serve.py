@@ -202,9 +202,7 @@ def test_version_and_help(run: Callable[..., Command]) -> None:
 
 def test_a_drained_worker_finishes_and_gets_nothing_new(gateway: Callable[..., Gateway]) -> None:
     with SimulatedFleet([replace(ENDLESS, served_model_names=("endless", "m"), speed=0.5)] * 2) as fleet:
-        served = gateway(
-            "serve", "--worker-urls", ",".join(fleet.urls), "--expose-routing-headers", "--processes", "2"
-        )
+        served = gateway("serve", "--worker-urls", ",".join(fleet.urls), "--expose-routing-headers", "--processes", "2")
         served.until(healthy(2))
         streams = begin(served, 4)
         worker = fleet.urls[0].removeprefix("http://")

@@ -142,9 +142,7 @@ def test_a_stream_ends_before_the_gateway_does_and_a_second_signal_does_not_wait
         up = gateway("up", "--workers", "1", "--speed", speed)
         up.wait_for("Ctrl-C stops everything")
         with OpenAI(base_url=up.data + "/v1", api_key="unused", max_retries=0) as client:
-            stream = client.chat.completions.create(
-                model="sim-chat", messages=HELLO, max_tokens=tokens, stream=True
-            )
+            stream = client.chat.completions.create(model="sim-chat", messages=HELLO, max_tokens=tokens, stream=True)
             next(iter(stream))
             up.process.send_signal(signal.SIGTERM)
             if ends:

@@ -157,9 +157,7 @@ class Cluster:
         self.processes = [[Process(self) for _ in range(2)] for _ in range(gateways)]
         file = KeysFile("keys.yaml", lambda: 1, lambda: keys)
         self.controls = [
-            TenantControl(
-                Mail(self, place), 2, self, Division(f"g{place}", 2, 0), Keyring(), file, lambda: self.now
-            )
+            TenantControl(Mail(self, place), 2, self, Division(f"g{place}", 2, 0), Keyring(), file, lambda: self.now)
             for place in range(gateways)
         ]
         for control in self.controls:

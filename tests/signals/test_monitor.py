@@ -1,6 +1,5 @@
 """What a monitor says of a worker that is well, ill, restarted, slow, silent or hostile."""
 
-import asyncio
 import logging
 import time
 from dataclasses import replace
@@ -161,9 +160,7 @@ async def test_a_worker_that_says_nothing_does_not_hold_up_its_scrapes(
 
 
 @with_settings(health_check_timeout_s=0.4)
-async def test_a_worker_that_says_nothing_is_ill_in_time(
-    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear
-) -> None:
+async def test_a_worker_that_says_nothing_is_ill_in_time(fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear) -> None:
     worker.answers["/health"] = None
     fleet.watch(registration(worker))
     assert await ear.hear(is_ill) == HealthReported("w", "r1", healthy=False, reachable=True)

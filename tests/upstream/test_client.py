@@ -16,7 +16,6 @@ from app.upstream.connection import HIGH_WATER, MAX_HEADER_BYTES, TimeLimits, Wo
 from tests.fakes.raw_worker import OK, Connected, RawWorker
 from tests.patience import FOR_EVER_S, PATIENCE_S, eventually, patience, soon, undisturbed
 
-
 PATIENT = TimeLimits(FOR_EVER_S, FOR_EVER_S, FOR_EVER_S)
 """For tests of something else than time."""
 
