@@ -7,7 +7,7 @@ slowness only adds. tests/architecture/test_patience.py keeps watch.
 
 import asyncio
 import inspect
-import os
+import random
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -101,18 +101,25 @@ class _Lag:
             self.longest_s = max(self.longest_s, time.monotonic() - begun - 0.001)
 
 
-def lasting_port() -> int:
-    """A free port for who leaves it and comes back to it: no other process is given it meanwhile."""
-    first = os.getpid() % len(LASTING_PORTS)  # another run beside this one begins elsewhere
-    for port in (*LASTING_PORTS[first:], *LASTING_PORTS[:first]):
+def lasting_ports(count: int) -> list[int]:
+    """Free ports for who takes them later, or leaves them and comes back: nobody is given one of them meanwhile."""
+    found: list[int] = []
+    for port in random.sample(LASTING_PORTS, len(LASTING_PORTS)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
-    raise AssertionError("no port is free")
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise AssertionError("no ports are free")
+
+
+def lasting_port() -> int:
+    (port,) = lasting_ports(1)
+    return port
 
 
 def give_httpx_patience() -> None:

@@ -38,6 +38,10 @@ def answers(path: Path) -> bool:
         return end.connect_ex(str(path)) == 0
 
 
+STAMP = re.compile(rb'(?<="until":)[1-9]\d*|(?<="at":)\d+')
+"""A time in a stored value; 0 is none."""
+
+
 async def pass_time(raw: Redis, seconds: float) -> None:
     """Make everything in the store so much older. What a lease is for can be seen without waiting for its end."""
     ms = round(seconds * 1000)
@@ -45,10 +49,7 @@ async def pass_time(raw: Redis, seconds: float) -> None:
         kind = await raw.type(key)
         if kind == b"hash":
             for name, value in (await raw.hgetall(key)).items():
-                aged = re.sub(
-                    rb'(?<="until":)([1-9]\d*)|(?<="at":)(\d+)', lambda found: b"%d" % (int(found[0]) - ms), value
-                )
-                await raw.hset(key, name, aged)
+                await raw.hset(key, name, STAMP.sub(lambda found: b"%d" % (int(found[0]) - ms), value))
         elif kind == b"zset":
             for name, score in await raw.zrange(key, 0, -1, withscores=True):
                 await raw.zadd(key, {name: score - ms})

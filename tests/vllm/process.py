@@ -13,20 +13,8 @@ import httpx
 
 LEASH = Path(__file__).with_name("leash.py")
 TAIL_LINES = 60
-STOP_LIMIT_S = 20.0
+STOP_LIMIT_S = 60.0
 POLL_S = 0.2
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on. All are held until all are found, so that no two are the same."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for held in sockets:
-            held.bind(("127.0.0.1", 0))
-        return [held.getsockname()[1] for held in sockets]
-    finally:
-        for held in sockets:
-            held.close()
 
 
 class ServerProcess:
