@@ -113,7 +113,9 @@ class WorkerControl:
                 try:
                     return await self._get(transport, path)
                 except STALE:
-                    return await self._get(transport, path)
+                    # Another kept connection may be as old as this one: only a new one cannot be stale.
+                    async with self._new_transport() as fresh:
+                        return await self._get(fresh, path)
         except NoReply as no_reply:
             return no_reply
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:

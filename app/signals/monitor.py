@@ -205,9 +205,11 @@ class WorkerMonitor:
 
     async def _describe(self) -> None:
         """Ask for models and version, and tell when they or the incarnation are not what was told last."""
-        models = await self._ask("/v1/models", "models", read_models)
-        # A worker that does not answer the first question in time is not made to hold up its probes with a second.
-        version = await self._ask("/version", "version", read_version) if models is not None else None
+        asked = self._incarnation()
+        models, version = await self._ask_both()
+        if self._incarnation() != asked:
+            # A scrape saw another process meanwhile: what was said may be its predecessor's.
+            models, version = await self._ask_both()
         # A list that could not be read is asked for again at the next probe.
         self._describe_at = self._context.clock() + self._settings.describe_interval_s if models is not None else 0.0
         before, incarnation = self.worker, self._incarnation()
@@ -223,6 +225,12 @@ class WorkerMonitor:
         if worker != before:
             self.worker = worker
             self._emit(WorkerSeen(worker))
+
+    async def _ask_both(self) -> tuple[dict[str, bytes] | None, str | None]:
+        """Its models and its version."""
+        models = await self._ask("/v1/models", "models", read_models)
+        # A worker that does not answer the first question in time is not made to hold up its probes with a second.
+        return models, await self._ask("/version", "version", read_version) if models is not None else None
 
     async def _ask(self, path: str, kind: str, read: Callable[[bytes], Said]) -> Said | None:
         """What the worker says, or None when it does not."""

@@ -24,10 +24,10 @@ async def test_a_hundred_and_fifty_streams_run_at_once(edge: Edge) -> None:
     async with RawWorker(script) as worker:
         edge.add(worker)
         talks = [await edge.talk(post()) for _ in range(STREAMS)]
-        await asyncio.gather(*(talk.until(b"data: 1\n\n", 20) for talk in talks))
+        await asyncio.gather(*(talk.until(b"data: 1\n\n") for talk in talks))
         assert edge.router.open_requests == STREAMS
         go_on.set()
-        for rest in await asyncio.gather(*(talk.rest(20) for talk in talks)):
+        for rest in await asyncio.gather(*(talk.rest() for talk in talks)):
             assert rest.endswith(b"data: 2\n\n\r\n" + LAST_CHUNK)
         await edge.at_rest()
 
@@ -56,7 +56,7 @@ async def test_clients_that_leave_at_random_leave_nothing_behind(edge: Edge) -> 
         sends_half = place % 5 == 0
         talk = await edge.talk(request[: chance.randrange(len(request))] if sends_half else request)
         if place % 10 == 2:
-            await talk.until(b"data: 1\n\n", 20)
+            await talk.until(b"data: 1\n\n")
         else:
             await asyncio.sleep(chance.random() * 0.008)
         talk.leave()

@@ -18,6 +18,7 @@ from app.core.fleet.tenant import KeySet, Limits
 from tests.api.conftest import Edge, StartEdge, Talk
 from tests.api.test_tenancy import grant
 from tests.fakes.raw_worker import Connected, RawWorker
+from tests.patience import PATIENCE_S
 
 EVERY_S = 0.03
 
@@ -403,7 +404,7 @@ async def test_a_worker_that_never_answers_is_a_timeout(start_edge: StartEdge) -
         raw = await (await edge.talk(post())).rest()
         assert "no answer began within 0.3 s" in told("openai", dechunk(raw.split(b"\r\n\r\n", 1)[1]))
         await edge.at_rest()
-        await asyncio.wait_for(think.closed.wait(), 2)
+        await asyncio.wait_for(think.closed.wait(), PATIENCE_S)
         assert edge.told.records[0].refusal == "request_timeout"
 
 
@@ -446,10 +447,10 @@ async def test_a_client_that_leaves_frees_the_worker(alive: Edge, is_after_comme
         if is_after_comment:
             await talk.until(COMMENT)
         else:
-            await asyncio.wait_for(think.asked.wait(), 2)
+            await asyncio.wait_for(think.asked.wait(), PATIENCE_S)
         assert alive.router.open_requests == 1
         talk.leave()
-        await asyncio.wait_for(think.closed.wait(), 2)
+        await asyncio.wait_for(think.closed.wait(), PATIENCE_S)
         await alive.at_rest()
         await asyncio.sleep(0.01)
         assert keep_alives(alive) == 0
@@ -469,7 +470,7 @@ async def test_a_client_that_leaves_while_an_error_is_read(alive: Edge) -> None:
         for _ in range(3):
             await talk.until(COMMENT)  # the rest of the error may take its time
         talk.leave()
-        await asyncio.wait_for(think.closed.wait(), 2)
+        await asyncio.wait_for(think.closed.wait(), PATIENCE_S)
         await alive.at_rest()
         assert alive.told.records[0].outcome is Outcome.CLIENT_GONE
 
@@ -486,7 +487,7 @@ async def test_shutdown_is_told(alive: Edge, family: str) -> None:
         stopping = asyncio.ensure_future(alive.listener.stop(alive.serving, 60.0, cut_now))
         raw += await talk.rest()
         assert "shutting down" in told(family, dechunk(raw.split(b"\r\n\r\n", 1)[1]))
-        await asyncio.wait_for(stopping, 5)
+        await asyncio.wait_for(stopping, PATIENCE_S)
         await alive.at_rest()
         record = alive.told.records[0]
         assert (record.status, record.outcome, record.refusal) == (200, Outcome.FAILED, "shutting_down")
@@ -516,7 +517,9 @@ async def through_sdk(edge: Edge, think: Thinker, ask: Callable[[openai.AsyncOpe
     """What the SDK makes of the stream. The worker may answer once the SDK has the head, which then is ours."""
     async with RawWorker(think) as worker:
         edge.add(worker)
-        async with openai.AsyncOpenAI(base_url=edge.url + "/v1", api_key="k", max_retries=0, timeout=10) as client:
+        async with openai.AsyncOpenAI(
+            base_url=edge.url + "/v1", api_key="k", max_retries=0, timeout=PATIENCE_S
+        ) as client:
             raw = await ask(client)
             assert raw.headers["cache-control"] == "no-cache"
             await asyncio.sleep(3 * EVERY_S)

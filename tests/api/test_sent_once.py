@@ -9,6 +9,7 @@ import pytest
 from tests.api.conftest import StartEdge
 from tests.api.raw import STREAM_HEAD, answer, body_of, chunk, headers_of, post, status_of
 from tests.fakes.raw_worker import Connected, RawWorker
+from tests.patience import PATIENCE_S
 
 
 async def stalls(connection: Connected) -> None:
@@ -72,5 +73,5 @@ async def test_a_stream_that_its_worker_leaves_open_after_an_error_ends(start_ed
         assert body.startswith(error)
         last = json.loads(body[len(error) :].removeprefix(b"data: "))
         assert last["error"]["code"] == "worker_stream_broken"
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(closed.wait(), PATIENCE_S)
         await edge.at_rest()

@@ -15,6 +15,7 @@ from app.core.fleet.reasons import Outcome
 from tests.api.conftest import Edge, StartEdge
 from tests.api.raw import BODY, LAST_CHUNK, STREAM_HEAD, answer, body_of, chunk, headers_of, post, status_of
 from tests.fakes.raw_worker import Connected, RawWorker
+from tests.patience import PATIENCE_S
 from tests.telemetry.test_metrics import metrics_of, samples
 
 
@@ -34,7 +35,7 @@ class Say:
 
 async def ask(edge: Edge, data: bytes) -> bytes:
     talk = await edge.talk(data)
-    return await talk.rest(20)
+    return await talk.rest()
 
 
 # Answers
@@ -72,7 +73,7 @@ async def test_a_compressed_stream_passes_event_by_event(edge: Edge) -> None:
         edge.add(worker)
         read = ""
         async with (
-            asyncio.timeout(5),
+            asyncio.timeout(PATIENCE_S),
             httpx.AsyncClient() as client,
             client.stream("POST", edge.url + "/v1/completions", content=BODY) as answered,
         ):

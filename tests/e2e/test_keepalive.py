@@ -12,6 +12,7 @@ import pytest
 from openai import OpenAI
 
 from tests.e2e.conftest import Gateway
+from tests.patience import PATIENCE_S
 
 THINKS_S = 2.5
 
@@ -20,13 +21,18 @@ class Slow(BaseHTTPRequestHandler):
     """A worker that thinks, and then answers as the request's prompt says: with an event stream, or an error."""
 
     protocol_version = "HTTP/1.1"
+    may_answer = threading.Event()
+    has_thought = threading.Event()
 
     def do_GET(self) -> None:
         self._answer(200, "application/json", json.dumps({"data": [{"id": "m", "object": "model"}]}))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        time.sleep(THINKS_S)
+        # The first request waits until its client has a head, which then is the gateway's; each later one for a while.
+        self.may_answer.wait(PATIENCE_S)
+        time.sleep(THINKS_S if self.has_thought.is_set() else 0)
+        self.has_thought.set()
         if body["prompt"] == "fail":
             self._answer(500, "application/json", json.dumps({"error": {"message": "out of memory", "type": "Oom"}}))
         else:
@@ -58,9 +64,9 @@ def test_a_worker_that_thinks_longer(gateway: Callable[..., Gateway], worker: st
     served = gateway("serve", "--worker-urls", worker, "--processes", "1", "--sse-keepalive-secs", "1")
     served.until(lambda status: [worker["health"] for worker in status["workers"]] == ["healthy"])
     with OpenAI(base_url=served.data + "/v1", api_key="unused", max_retries=0) as client:
-        began = time.monotonic()
         raw = client.completions.with_raw_response.create(model="m", prompt="x", stream=True)
-        assert time.monotonic() - began < THINKS_S, "the head came before the worker's"
+        assert not Slow.has_thought.is_set(), "the head came before the worker's"
+        Slow.may_answer.set()
         assert [chunk.id for chunk in raw.parse()] == ["c"]
         failing = client.completions.create(model="m", prompt="fail", stream=True)
         with pytest.raises(openai.APIError, match=r"status 500: out of memory") as told:

@@ -3,7 +3,6 @@
 import json
 import re
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from app.commands.simulated import SimulatedFleet
 from app.config.settings import SETTINGS
 from app.sim.worker.options import WorkerOptions
 from tests.e2e.conftest import Gateway
+from tests.patience import PATIENCE_S, until
 
 BODY = b'{"model": "m", "prompt": "x", "max_tokens": 1}'
 
@@ -46,7 +46,8 @@ LIMITS = (
     Limit("request_head_timeout_secs", "2", b"POST /v1/completions HTTP/1.1\r\n", 408, "head_timeout"),
     Limit("min_body_bytes_per_sec", "1000", post(b"{" + b" " * 900, length=2000), 408, "body_timeout"),
     Limit("body_pace_window_secs", "1", post(b"{", length=2000), 408, "body_timeout"),
-    Limit("max_connections", "8", b"", 503, "too_many_connections"),
+    Limit("max_connections", "12", b"", 503, "too_many_connections"),
+    Limit("max_connections_per_client", "8", b"", 429, "too_many_client_connections"),
     Limit("max_body_bytes", "10000", post(body_of(pad="x" * 10_000)), 413, "body_too_large"),
     Limit("max_inflight_body_bytes", "8000", post(body_of(pad=["x" * 900] * 10)), 503, "overloaded"),
     Limit("max_batch_inputs", "4", post(body_of(prompt=["x"] * 5)), 400, "invalid_body"),
@@ -56,6 +57,8 @@ LIMITS = (
     Limit("", "", post(b'{"a": %s}' % (b"[" * 300 + b"]" * 300)), 400, "invalid_body"),
 )
 """The last one has no key: how deep a body may be is the parser's own bound."""
+
+TYPES = {429: "rate_limit_error", 503: "server_error"}
 
 NOT_OF_REQUESTS = {"write_stall_timeout_secs", "sse_keepalive_secs"}
 """Keys of the data listener whose names are like a limit's, and that say nothing of what clients send."""
@@ -79,7 +82,7 @@ def address(gateway: Gateway) -> tuple[str, int]:
 
 def answered(gateway: Gateway, sends: bytes) -> tuple[int, Any]:
     """Status and body of the one answer that comes before the gateway closes."""
-    with socket.create_connection(address(gateway), timeout=20) as client:
+    with socket.create_connection(address(gateway), timeout=PATIENCE_S) as client:
         client.sendall(sends)
         raw = b""
         while piece := client.recv(65536):
@@ -98,16 +101,17 @@ def refusals(gateway: Gateway, reason: str) -> float:
 def test_what_is_beyond_a_limit_is_answered_and_counted(served: Gateway, limit: Limit) -> None:
     before = refusals(served, limit.reason)
     with ExitStack() as stack:
-        if limit.key == "max_connections":
-            for _ in range(int(limit.value)):
-                stack.enter_context(socket.create_connection(address(served), timeout=20))
+        if limit.key.startswith("max_connections"):
+            # All of one client, or of two others.
+            clients = ["127.0.0.1"] if limit.key.endswith("per_client") else ["127.0.0.2", "127.0.0.3"]
+            for number in range(int(limit.value)):
+                client = clients[number % len(clients)], 0
+                stack.enter_context(socket.create_connection(address(served), PATIENCE_S, client))
         status, body = answered(served, limit.sends)
     assert (status, body["error"]["code"]) == (limit.status, limit.reason)
     assert list(body["error"]) == ["message", "type", "param", "code"]
-    assert body["error"]["type"] == ("server_error" if status == 503 else "invalid_request_error")
-    deadline = time.monotonic() + 20
-    while refusals(served, limit.reason) == before and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert body["error"]["type"] == TYPES.get(status, "invalid_request_error")
+    until(lambda: refusals(served, limit.reason) > before)
     assert refusals(served, limit.reason) == before + 1
 
 

@@ -12,9 +12,9 @@ from app.runtime.tasks import Tasks
 from app.signals.control import tls_context
 from app.signals.destinations import Destinations
 from app.signals.fleet import FleetMonitor
-from app.signals.monitor import MonitorContext
+from app.signals.monitor import MonitorContext, MonitorSettings
 from tests.fakes.tls import CERTIFICATE
-from tests.signals.scripted import Ear, Names, ScriptedWorker
+from tests.signals.scripted import SETTINGS, Ear, Names, ScriptedWorker
 
 
 @pytest.fixture
@@ -47,12 +47,20 @@ def tls() -> ssl.SSLContext:
 
 
 @pytest.fixture
-async def fleet(ear: Ear, names: Names, rules: DestinationRules, tls: ssl.SSLContext) -> AsyncIterator[FleetMonitor]:
+def settings() -> MonitorSettings:
+    """A test that needs others is parametrised with them: `with_settings`."""
+    return SETTINGS
+
+
+@pytest.fixture
+async def fleet(
+    ear: Ear, names: Names, rules: DestinationRules, tls: ssl.SSLContext, settings: MonitorSettings
+) -> AsyncIterator[FleetMonitor]:
     tasks = Tasks()
     context = MonitorContext(
         destinations=Destinations(rules, start=tasks.start, lookup=names.look_up),
         tls=tls,
-        settings=ear.settings,
+        settings=settings,
         emit=lambda event: ear.events.append(event),
         own_in_flight=lambda worker_id: ear.in_flight.get(worker_id, 0),
         start=tasks.start,

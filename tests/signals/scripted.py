@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,16 +9,9 @@ from typing import TypeVar
 
 from app.core.fleet.events import Event
 from app.signals.monitor import MonitorSettings
+from tests.patience import FOR_EVER_S, eventually, lasting_port
 
 Kind = TypeVar("Kind")
-
-
-async def until(check: Callable[[], bool], within_s: float = 5.0) -> None:
-    """Wait for what nothing announces."""
-    deadline = time.monotonic() + within_s
-    while not check():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.005)
 
 
 def page(running: int = 0, waiting: int = 0, start: float | None = 100.0, usage: float = 0.5) -> bytes:
@@ -34,7 +26,7 @@ def page(running: int = 0, waiting: int = 0, start: float | None = 100.0, usage:
 
 
 class ScriptedWorker:
-    """An HTTP server on a port of its own, at a loopback address.
+    """An HTTP server on a port of its own, at a loopback address. Its port stays its own while it is stopped.
 
     answers: path -> (status, body), or raw bytes to send as they are, or None to say nothing at all. heads: the request
     heads that came, by path. delay_s: pause before each answer. drip_s: pause after each byte of a raw one.
@@ -55,9 +47,11 @@ class ScriptedWorker:
         self.busy: Counter[str] = Counter()
         self.most_at_once: Counter[str] = Counter()
         self.delay_s = 0.0
+        self.held: set[str] = set()
+        self._let_go = asyncio.Event()
         self.drip_s = 0.0
         self.once_per_connection = False
-        self.port = port
+        self.port = port or lasting_port()
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()
 
@@ -67,7 +61,6 @@ class ScriptedWorker:
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self._tls)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -82,10 +75,20 @@ class ScriptedWorker:
     async def asked_again(self, path: str, times: int) -> None:
         """Wait until `path` was asked for that many more times."""
         enough = self.asked[path] + times
-        await until(lambda: self.asked[path] >= enough)
+        await eventually(lambda: self.asked[path] >= enough)
 
     def forget(self) -> None:
         self.asked.clear()
+
+    async def hold(self, path: str) -> None:
+        """Wait until somebody who asks for `path` after this is made to wait for his answer."""
+        self.held.add(path)
+        await self.asked_again(path, 1)
+
+    def let_go(self) -> None:
+        self.held.clear()
+        self._let_go.set()
+        self._let_go = asyncio.Event()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -106,6 +109,8 @@ class ScriptedWorker:
                 self.busy[path] += 1
                 self.most_at_once[path] = max(self.most_at_once[path], self.busy[path])
                 await asyncio.sleep(self.delay_s)
+                if path in self.held:
+                    await self._let_go.wait()
                 self.busy[path] -= 1
                 answer = self.answers.get(path, (404, b"{}"))
                 if answer is None:
@@ -148,29 +153,30 @@ class Names:
         return self.addresses[name]
 
 
+SETTINGS = MonitorSettings(
+    health_check_interval_s=0.2,
+    health_check_timeout_s=FOR_EVER_S,
+    load_interval_s=0.05,
+    describe_interval_s=0.3,
+    worker_api_key="w0rker",
+)
+"""Quick turns, and all the time in the world for each answer."""
+
+
 class Ear:
     """Hears what is emitted, and can wait for it."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.in_flight: dict[str, int] = {}
-        self.settings = MonitorSettings(
-            health_check_interval_s=0.2,
-            health_check_timeout_s=0.4,
-            load_interval_s=0.05,
-            describe_interval_s=0.3,
-            worker_api_key="w0rker",
-        )
 
-    async def hear(self, check: Callable[[Event], bool], within_s: float = 5.0) -> Event:
+    async def hear(self, check: Callable[[Event], bool]) -> Event:
         """The first event that passes, of those since the last forget()."""
-        deadline = time.monotonic() + within_s
-        while True:
-            for event in self.events:
-                if check(event):
-                    return event
-            assert time.monotonic() < deadline, self.events[-5:]
-            await asyncio.sleep(0.005)
+        try:
+            event: Event = await eventually(lambda: next(filter(check, self.events), None))
+        except AssertionError as error:
+            raise AssertionError(f"heard at last: {self.events[-5:]}") from error
+        return event
 
     def forget(self) -> None:
         self.events.clear()

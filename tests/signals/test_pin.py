@@ -11,7 +11,8 @@ from app.core.fleet.events import Event, HealthReported, LoadSampled, WorkerSeen
 from app.core.fleet.registry import Registration, WorkerSource
 from app.signals.fleet import FleetMonitor
 from tests.fakes.tls import NAME, server_tls
-from tests.signals.scripted import Ear, Names, ScriptedWorker, page, until
+from tests.patience import eventually
+from tests.signals.scripted import Ear, Names, ScriptedWorker, page
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ async def test_a_name_that_comes_to_stand_for_a_forbidden_place_is_not_followed(
     with caplog.at_level(logging.WARNING, "warmset.signals"):
         worker.answers["/health"] = (503, b"")
         await ear.hear(is_ill)
-        await until(lambda: fleet.address_problem("w") is not None)
+        await eventually(lambda: fleet.address_problem("w") is not None)
         await worker.asked_again("/health", 2)
     assert "169.254.169.254" in (fleet.address_problem("w") or "")
     assert sum("worker address" in record.message for record in caplog.records) == 1, "told once"
@@ -149,7 +150,7 @@ async def test_a_name_server_that_is_gone_moves_nobody_and_stops_nobody(
     await ear.hear(lambda event: isinstance(event, LoadSampled))
     names.addresses.clear()
     await worker.stop()
-    await until(lambda: fleet.address_problem("w") is not None)
+    await eventually(lambda: fleet.address_problem("w") is not None)
     await worker.start()
     ear.forget()
     await ear.hear(is_healthy)
@@ -164,7 +165,7 @@ async def test_a_name_that_leads_nowhere_that_is_allowed_is_never_contacted(
     if addresses is not None:
         names.addresses["gpu-1"] = addresses
     fleet.watch(named(worker))
-    await until(lambda: len(ear.of(HealthReported)) >= 2)
+    await eventually(lambda: len(ear.of(HealthReported)) >= 2)
     assert {(event.healthy, event.reachable) for event in ear.of(HealthReported)} == {(False, False)}
     assert {event.worker.address for event in ear.of(WorkerSeen)} == {""}
     assert fleet.address_problem("w")
@@ -181,7 +182,7 @@ async def test_an_address_outside_of_the_list_is_never_contacted(
     fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear
 ) -> None:
     fleet.watch(Registration("w", worker.url, "r1", WorkerSource.ADMIN))
-    await until(lambda: len(ear.of(HealthReported)) >= 2)
+    await eventually(lambda: len(ear.of(HealthReported)) >= 2)
     assert not worker.connections
     assert "worker_url_allow" in (fleet.address_problem("w") or "")
 
@@ -199,7 +200,7 @@ async def test_the_first_address_that_takes_a_connection_is_it(
     worker.answers["/health"] = (503, b"")
     await ear.hear(is_ill)
     asked = names.asked["gpu-1"]
-    await until(lambda: names.asked["gpu-1"] > asked + 1)
+    await eventually(lambda: names.asked["gpu-1"] > asked + 1)
     assert fleet.monitors["w"].worker.address == "127.0.0.1", "the one that it has is kept while it takes connections"
 
 
@@ -231,7 +232,7 @@ async def test_forgotten_in_the_middle_of_looking(
     names.addresses["gpu-1"] = ["127.0.0.3", "127.0.0.1"]
     worker.answers["/health"] = None
     fleet.watch(named(worker))
-    await until(lambda: worker.asked["/health"] > 0)
+    await eventually(lambda: worker.asked["/health"] > 0)
     fleet.forget("w")
     ear.forget()
     await asyncio.sleep(0.1)
