@@ -11,7 +11,7 @@ from redis import Redis
 from app.commands.simulated import SimulatedFleet
 from app.sim.worker.options import WorkerOptions
 from tests.e2e.conftest import Command, Gateway
-from tests.e2e.test_serve import admin, ask, healthy
+from tests.e2e.test_serve import ask, healthy
 
 WORKERS = "warmset:{registry}:workers"
 
@@ -38,11 +38,11 @@ def test_workers_are_where_the_operator_allows(
     served = gateway("serve", *store, "--worker-url-allow", "localhost", "--worker-url-allow", "10.0.0.0/8:8000")
     port = fleet.urls[0].rpartition(":")[2]
     for url in ("http://169.254.169.254/", "http://10.0.0.1:8001", fleet.urls[0]):
-        status, body = admin(served, "POST", "/workers", {"url": url})
+        status, body = served.call("POST", "/workers", {"url": url})
         assert (status, body["error"]["code"], body["error"]["param"]) == (403, "worker_url_not_allowed", "url")
         assert "worker_urls" in body["error"]["message"] or "localhost, 10.0.0.0/8:8000" in body["error"]["message"]
-    assert admin(served, "POST", "/workers", {"url": "http://0x7f.1/"})[0] == 400
-    status, added = admin(served, "POST", "/workers", {"url": f"http://localhost:{port}"})
+    assert served.call("POST", "/workers", {"url": "http://0x7f.1/"})[0] == 400
+    status, added = served.call("POST", "/workers", {"url": f"http://localhost:{port}"})
     assert status == 201
     served.until(healthy(1))
     (worker,) = served.status()["workers"]
@@ -62,7 +62,7 @@ def test_workers_are_where_the_operator_allows(
     assert sorted(one["id"] for one in status["refused_workers"]) == sorted(forged)
     assert malformed not in str(status["refused_workers"])
     for name in forged:
-        assert admin(served, "DELETE", f"/workers/{name}")[0] == 200
+        assert served.change("DELETE", f"/workers/{name}", status=200)
     served.until(lambda status: not status["refused_workers"])
 
 
