@@ -19,7 +19,7 @@ MAX_ERRORS = 100
 MAX_CONNECTIONS = 512
 """Of an open loop; a request that finds none free is an error."""
 
-DRAIN_S = 15.0
+DRAIN_S = 60.0
 """How long a run waits for what is under way at its end."""
 
 Address = tuple[str, int]

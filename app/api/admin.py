@@ -4,7 +4,7 @@ Rule 1: the key, when one is set, is asked for before anything of the request is
 Rule 2: without a key the listener trusts whoever can connect (the configuration allows that on loopback only). A web
 page in the operator's browser can connect too, so a request must name the listener by address or as localhost, which a
 rebound DNS name does not, and must not come from a page of another site.
-Rule 3: every error is in OpenAI's shape, and every change is one line in the log.
+Rule 3: every error is in OpenAI's shape, and every change is one line in the log: who, what, which worker.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from app.api.auth import Keys
 from app.api.errors import EdgeReason
 from app.api.monitoring import readiness
-from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.errors import DestinationRefused, NameUnknown, StoreUnavailable
 from app.core.fleet.registry import Registration
 from app.core.fleet.tenant import Plane
 
@@ -29,6 +29,12 @@ log = logging.getLogger("warmset.admin")
 
 BODY_MAX = 16 * 1024
 """Bytes of a request body."""
+
+SHOWN_URL = 200
+"""Characters of a refused URL that the log repeats."""
+
+KEY_NAME = "warmset.key_name"
+"""Where the guard leaves, in the scope, the name of the key that let a request in; None where no key is asked for."""
 
 OPEN_PATHS = ("/livez", "/readyz")
 
@@ -44,13 +50,19 @@ CODES = {
 }
 
 
+TYPES = {401: "authentication_error", 403: "permission_error"}
+
+
 class Workers(Protocol):
     """What the admin API asks of the fleet (`app.runtime.fleet.Fleet`)."""
 
     def describe(self) -> list[dict[str, Any]]: ...
 
     async def add(self, url: str) -> tuple[Registration, bool]:
-        """The registration, and whether it is new. Raises ValueError for a bad URL, and StoreUnavailable."""
+        """The registration, and whether it is new.
+
+        Raises ValueError for a bad URL, DestinationRefused, NameUnknown, and StoreUnavailable.
+        """
         ...
 
     async def set_draining(self, worker: str, is_draining: bool) -> bool: ...
@@ -101,10 +113,17 @@ def make_admin_app(
             registration, created = await fleet.add(wanted.url)
         except ValueError as error:
             raise HTTPException(400, {"message": str(error), "param": "url"}) from None
+        except DestinationRefused as error:
+            log.warning("worker refused", extra={"url": wanted.url[:SHOWN_URL]} | _who(request))
+            detail = {"message": str(error), "param": "url", "code": "worker_url_not_allowed"}
+            raise HTTPException(403, detail) from None
+        except NameUnknown as error:
+            detail = {"message": f"nothing was added: {error}", "param": "url", "code": "worker_name_unknown"}
+            raise HTTPException(400, detail) from None
         except StoreUnavailable as error:
             raise _without_store(error) from None
         if created:
-            log.info("worker added by admin", extra={"worker": registration.id, "client": _client(request)})
+            _note("worker added by admin", registration.id, request)
         described = [worker for worker in fleet.describe() if worker["id"] == registration.id]
         return _json(201 if created else 200, described[0] if described else _as_json(registration))
 
@@ -119,7 +138,7 @@ def make_admin_app(
         if result == "other_incarnation":
             message = f"worker {worker_id!r} is registered with another incarnation than the one given"
             raise HTTPException(409, {"message": message, "param": "incarnation"})
-        log.info("worker removed by admin", extra={"worker": worker_id, "client": _client(request)})
+        _note("worker removed by admin", worker_id, request)
         return _json(200, {"id": worker_id, "removed": True})
 
     @app.post("/workers/{worker_id}/drain")
@@ -137,8 +156,7 @@ def make_admin_app(
             raise _without_store(error) from None
         if not is_known:
             raise _no_such(worker_id)
-        event = "worker drained by admin" if is_draining else "worker resumed by admin"
-        log.info(event, extra={"worker": worker_id, "client": _client(request)})
+        _note("worker drained by admin" if is_draining else "worker resumed by admin", worker_id, request)
         return _json(200, _find(fleet, worker_id))
 
     @app.get("/status")
@@ -180,6 +198,7 @@ class _Guard:
             return _error(401, message, headers={"www-authenticate": "Bearer", "connection": "close"})
         host = _header(scope, b"host")
         origin = _header(scope, b"origin")
+        scope[KEY_NAME] = found.name if found is not None else None
         if not self._was_keyed and not _is_local_name(host):
             message = (
                 "Without admin_api_key this listener is reached by its IP address or as localhost only; "
@@ -252,15 +271,23 @@ def _as_json(registration: Registration) -> dict[str, Any]:
     }
 
 
-def _client(request: Request) -> str:
-    return f"{request.client.host}:{request.client.port}" if request.client else ""
+def _note(event: str, worker_id: str, request: Request) -> None:
+    """A change was made."""
+    log.info(event, extra={"worker": worker_id} | _who(request))
+
+
+def _who(request: Request) -> dict[str, Any]:
+    """Who asked, for the log. The key's name, never the key."""
+    client = f"{request.client.host}:{request.client.port}" if request.client else ""
+    return {"key": request.scope[KEY_NAME], "client": client}
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, AnyHTTPException)
     detail: Any = error.detail
     given = detail if isinstance(detail, dict) else {"message": detail}
-    return _error(error.status_code, given["message"], given.get("param"), headers=dict(error.headers or {}))
+    param, code = given.get("param"), given.get("code")
+    return _error(error.status_code, given["message"], param, code, headers=dict(error.headers or {}))
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -268,9 +295,16 @@ async def _failed(request: Request, error: Exception) -> Response:
     return _error(500, "The gateway failed; its log has the cause.")
 
 
-def _error(status: int, message: str, param: str | None = None, *, headers: dict[str, str] | None = None) -> Response:
-    kind = "server_error" if status >= 500 else "authentication_error" if status == 401 else "invalid_request_error"
-    code = CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+def _error(
+    status: int,
+    message: str,
+    param: str | None = None,
+    code: str | None = None,
+    *,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    kind = "server_error" if status >= 500 else TYPES.get(status, "invalid_request_error")
+    code = code or CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
     return _json(status, {"error": {"message": message, "type": kind, "param": param, "code": code}}, headers)
 
 

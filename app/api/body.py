@@ -12,8 +12,8 @@ from typing import Any
 import jiter
 import orjson
 
-MAX_KEYS = 256
-"""At the top level; the longest request that OpenAI documents has about 40."""
+MAX_DEPTH = 200
+"""Levels of nesting inside the outermost object. It is jiter's own bound, which cannot be set."""
 
 LISTS = ("input", "prompt", "documents", "texts", "queries", "items", "text_2", "data_2", "stop")
 """Members that may be a batch. A list of numbers is one prompt as token ids, not a batch."""
@@ -22,11 +22,13 @@ LISTS = ("input", "prompt", "documents", "texts", "queries", "items", "text_2", 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
     """max_inputs: entries of a batch. max_n: answers to one prompt, each of which takes a place in an engine's batch.
-    max_string_chars: of one member at the top level or one entry of a batch."""
+    max_string_chars: of one member at the top level or one entry of a batch. max_keys: at the top level; the longest
+    request that OpenAI documents has about 40."""
 
     max_inputs: int = 2048
     max_n: int = 16
     max_string_chars: int = 16 * 1024 * 1024
+    max_keys: int = 256
 
 
 DEFAULT_LIMITS = BodyLimits()
@@ -63,20 +65,25 @@ def _told(error: str) -> str:
         key = error.removeprefix("Detected duplicate key ").rpartition(" at line ")[0]
         return f"the key {key[:64]} is there twice, and parsers differ in which one counts"
     if error.startswith("recursion limit"):
-        return "nested more than 200 levels deep"
+        return f"nested more than {MAX_DEPTH} levels deep"
     return "not JSON that every parser reads alike"
 
 
 def _check(document: Mapping[str, Any], limits: BodyLimits) -> None:
-    if len(document) > MAX_KEYS:
-        raise InvalidBody(f"more than {MAX_KEYS} keys at the top level")
+    if len(document) > limits.max_keys:
+        raise InvalidBody(f"more than {limits.max_keys} keys at the top level")
     n = document.get("n")
     if isinstance(n, int | float) and n > limits.max_n:  # orjson reads integers beyond 64 bits as floats
         raise InvalidBody(f"'n' may be at most {limits.max_n}", "n")
     for name in LISTS:
         value = document.get(name)
-        if isinstance(value, list) and len(value) > limits.max_inputs and not isinstance(value[0], int):
+        if not isinstance(value, list) or not value or isinstance(value[0], int):
+            continue  # token ids may be as many as a prompt has
+        if len(value) > limits.max_inputs:
             raise InvalidBody(f"'{name}' may have at most {limits.max_inputs} entries; send several requests", name)
+        for entry in value:
+            if isinstance(entry, str) and len(entry) > limits.max_string_chars:
+                raise InvalidBody(f"an entry of '{name}' may have at most {limits.max_string_chars} characters", name)
     for name, value in document.items():
         if isinstance(value, str) and len(value) > limits.max_string_chars:
             raise InvalidBody(f"'{name[:64]}' may have at most {limits.max_string_chars} characters", name[:64])

@@ -22,6 +22,7 @@ import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from app.api.clients import Clients
 from app.api.errors import EdgeReason
 from app.api.limits import DEFAULT_LIMITS, has_body, judge_head, refusal
 
@@ -42,9 +43,10 @@ LINGER_S = 1.0
 
 
 class EdgeProtocol(HttpToolsProtocol):
-    """One connection. `limits` is set by the listener, on a subclass of its own."""
+    """One connection. `limits` and `clients` are set by the listener, on a subclass of its own."""
 
     limits = DEFAULT_LIMITS
+    clients = Clients(DEFAULT_LIMITS.max_connections_per_client)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -53,6 +55,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._is_in_body = False
         self._is_upgrade_ignored = False
         self._refusal: EdgeReason | None = None
+        self._counted_as: str | None = None
         self._is_lingering = False
         self._timer: asyncio.TimerHandle | None = None
         self._window_bytes = 0
@@ -111,10 +114,16 @@ class EdgeProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         if len(self.connections) > self.limits.max_connections:
             self._refuse(EdgeReason.TOO_MANY_CONNECTIONS)
+            return
+        self._counted_as = self.clients.enter(self.client[0] if self.client else "")
+        if self._counted_as is None:
+            self._refuse(EdgeReason.TOO_MANY_CLIENT_CONNECTIONS)
         else:
             self._arm_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.clients.leave(self._counted_as)
+        self._counted_as = None
         self._disarm()
         self._disarm_stall()
         self._leave_running()

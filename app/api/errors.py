@@ -18,6 +18,7 @@ class EdgeReason(StrEnum):
     HEAD_TIMEOUT = "head_timeout"
     BODY_TIMEOUT = "body_timeout"
     TOO_MANY_CONNECTIONS = "too_many_connections"
+    TOO_MANY_CLIENT_CONNECTIONS = "too_many_client_connections"
     WRITE_STALL = "write_stall"
     OVERLOADED = "overloaded"
     UNAUTHORIZED = "unauthorized"
@@ -31,6 +32,8 @@ class EdgeReason(StrEnum):
     MODEL_MISSING = "model_missing"
     SHUTTING_DOWN = "shutting_down"
     STREAM_BROKEN = "stream_broken"
+    WORKER_ERROR = "worker_error"
+    NOT_A_STREAM = "worker_not_a_stream"
     INTERNAL = "internal"
 
 
@@ -38,7 +41,8 @@ Reason = RefusalReason | EdgeReason
 
 
 class Shape(NamedTuple):
-    """How a reason looks to a client. `retry_after_s` says that, and when, the same request may work."""
+    """How a reason looks to a client. `retry_after_s` says that, and when, the same request may work; `is_final` that
+    it will not, so that an SDK which would send it again by itself does not."""
 
     status: int
     type: str
@@ -46,6 +50,7 @@ class Shape(NamedTuple):
     message: str
     param: str | None = None
     retry_after_s: int | None = None
+    is_final: bool = False
 
 
 SHAPES: dict[Reason, Shape] = {
@@ -69,6 +74,13 @@ SHAPES: dict[Reason, Shape] = {
         "server_error",
         "too_many_connections",
         "This gateway has as many connections as it accepts. Reuse connections, and try again.",
+        retry_after_s=1,
+    ),
+    EdgeReason.TOO_MANY_CLIENT_CONNECTIONS: Shape(
+        429,
+        "rate_limit_error",
+        "too_many_client_connections",
+        "This client has as many connections as this gateway accepts of one. Reuse connections, and try again.",
         retry_after_s=1,
     ),
     # Counted only: who reads nothing cannot be told.
@@ -130,6 +142,16 @@ SHAPES: dict[Reason, Shape] = {
         "The worker's answer ended before it was complete. The events until here are whole; send the request again "
         "for a whole answer.",
     ),
+    # These two are told in a stream that was begun to keep it alive; otherwise a worker's answer passes as it came.
+    EdgeReason.WORKER_ERROR: Shape(
+        502, "server_error", "worker_error", "The worker answered with an error, after the stream was begun."
+    ),
+    EdgeReason.NOT_A_STREAM: Shape(
+        502,
+        "server_error",
+        "worker_not_a_stream",
+        "The worker answered with something else than an event stream. Send the request without 'stream'.",
+    ),
     EdgeReason.INTERNAL: Shape(
         500, "server_error", "internal_error", "The gateway failed. Its log has the cause under this request's id."
     ),
@@ -175,5 +197,6 @@ SHAPES: dict[Reason, Shape] = {
         "server_error",
         "request_timeout",
         "The worker did not answer within the time that this gateway allows. Ask for less, or for a longer limit.",
+        is_final=True,  # three times as long for the same end, and three times the work of a worker
     ),
 }

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from app.api.body import BodyLimits, InvalidBody, parse_body
-from app.api.endpoints import ProxyEndpoint
+from app.api.endpoints import SERVICES
 from app.api.errors import EdgeReason
 from app.api.splice import replace_member
 from app.core.fleet.exchange import Header
@@ -39,7 +39,7 @@ def read_request(
     body: bytes,
     headers: Sequence[Header],
     *,
-    endpoint: ProxyEndpoint,
+    endpoint: str,
     request_id: str,
     aliases: Mapping[str, str],
     limits: BodyLimits,
@@ -64,9 +64,9 @@ def read_request(
     facts = RequestFacts(
         request_id,
         model,
-        endpoint.path,
+        endpoint,
         routing_key(document, headers),
-        service=endpoint.service,
+        service=SERVICES[endpoint],
         needs_logits=bool(document.get("min_p") or document.get("logit_bias")),
     )
     return Inbound(facts, body, asked, document)

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from app.api.errors import SHAPES, Reason
+from app.api.worker_error import WorkerError
 
 
 class Family(Enum):
@@ -46,27 +47,44 @@ def error_body(family: Family, reason: Reason, detail: str = "", param: str | No
     return orjson.dumps(_error(family, reason, detail, param))
 
 
-def error_event(family: Family, reason: Reason, detail: str, *, first_event: bytes, last_events: bytes) -> bytes:
+def error_event(
+    family: Family,
+    reason: Reason,
+    detail: str,
+    *,
+    first_event: bytes = b"",
+    last_events: bytes = b"",
+    said: WorkerError | None = None,
+) -> bytes:
     """One server-sent event that says why the stream ends here.
 
     first_event, last_events: how the stream began and the last bytes that were sent of it; the Responses dialect
     repeats the response object of the former and goes on with the sequence numbers of the latter.
+    said: the worker's own error that this one stands for; its message is in `detail`.
     """
     if family is Family.RESPONSES:
         event = _response_failed(reason, detail, first_event, last_events)
         return b"event: response.failed\ndata: " + orjson.dumps(event) + b"\n\n"
-    body = error_body(family, reason, detail)
+    body = orjson.dumps(_error(family, reason, detail, said=said))
     if family is Family.ANTHROPIC:
         return b"event: error\ndata: " + body + b"\n\n"
     return b"data: " + body + b"\n\n"
 
 
-def _error(family: Family, reason: Reason, detail: str, param: str | None = None) -> dict[str, Any]:
+def _error(
+    family: Family, reason: Reason, detail: str, param: str | None = None, said: WorkerError | None = None
+) -> dict[str, Any]:
     shape = SHAPES[reason]
     message = f"{shape.message} ({detail})" if detail else shape.message
+    status = said.status if said is not None else shape.status
     if family is Family.ANTHROPIC:
-        return {"type": "error", "error": {"type": ANTHROPIC_TYPES[shape.status], "message": message}}
-    return {"error": {"message": message, "type": shape.type, "param": param or shape.param, "code": shape.code}}
+        kind = ANTHROPIC_TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
+        return {"type": "error", "error": {"type": kind, "message": message}}
+    kind = shape.type
+    if said is not None:
+        kind = said.type or ("invalid_request_error" if status < 500 else shape.type)
+        param = said.param
+    return {"error": {"message": message, "type": kind, "param": param or shape.param, "code": shape.code}}
 
 
 def _response_failed(reason: Reason, detail: str, first_event: bytes, last_events: bytes) -> dict[str, Any]:

@@ -20,8 +20,21 @@ NOT_FOR_WORKERS = frozenset(
     )
 )  # fmt: skip
 
-NOT_FOR_CLIENTS = frozenset((b"server", b"date", b"set-cookie", b"set-cookie2", b"x-request-id", b"alt-svc"))
+NOT_FOR_CLIENTS = frozenset(
+    (
+        b"server", b"date", b"set-cookie", b"set-cookie2", b"x-request-id", b"alt-svc",
+        # a worker does not say where a client goes next: SDKs follow, and would send it the prompt, and its own
+        # address is nobody's business outside. A redirect thus arrives as a status and leads nowhere.
+        b"location", b"content-location", b"refresh",
+    )
+)  # fmt: skip
 """Hop-by-hop headers are gone already. `date` and `server` are written by our own listener."""
+
+OURS = b"x-warmset-"
+"""Headers by which the gateway is told something or tells it: nobody else's word, in either direction."""
+
+SIMULATED = b"x-warmset-simulated"
+"""The one of them that a worker writes: who reads a made-up answer must be able to tell."""
 
 
 def request_id(headers: Sequence[Header], make: Callable[[], str]) -> str:
@@ -34,18 +47,38 @@ def request_id(headers: Sequence[Header], make: Callable[[], str]) -> str:
 
 def to_worker(headers: Sequence[Header], request_id: str) -> list[Header]:
     """The request headers that the worker gets."""
-    passed = [(b"x-request-id", request_id.encode("ascii"))]
+    passed: list[Header] = []
     named: tuple[bytes, ...] = ()
     for name, value in headers:
         if name == b"connection":
             named += tuple(token.strip().lower() for token in value.split(b","))
-        elif name not in NOT_FOR_WORKERS and not name.startswith((b"x-forwarded-", b"x-warmset-")):
+        elif name not in NOT_FOR_WORKERS and not name.startswith((b"x-forwarded-", OURS)):
             passed.append((name, value))
-    return [header for header in passed if header[0] not in named] if named else passed
+    if named:
+        passed = [header for header in passed if header[0] not in named]
+    # Set here and not before: a client cannot name it in `Connection`, and so have the worker make one up.
+    return [(b"x-request-id", request_id.encode("ascii")), *passed]
 
 
 def to_client(headers: Sequence[Header], request_id: str) -> list[Header]:
     """The response headers that the client gets."""
     passed = [(b"x-request-id", request_id.encode("ascii"))]
-    passed += [header for header in headers if header[0] not in NOT_FOR_CLIENTS]
+    for header in headers:
+        name = header[0]
+        if name not in NOT_FOR_CLIENTS and (not name.startswith(OURS) or name == SIMULATED):
+            passed.append(header)
     return passed
+
+
+def is_event_stream(headers: Sequence[Header]) -> bool:
+    """Whether the body is events that can be read: compressed ones pass like any other bytes."""
+    is_stream = False
+    for name, value in headers:
+        if name == b"content-encoding" and value.strip().lower() != b"identity":
+            return False
+        is_stream |= name == b"content-type" and value[:17].lower() == b"text/event-stream"
+    return is_stream
+
+
+def has_length(headers: Sequence[Header]) -> bool:
+    return any(name == b"content-length" for name, _ in headers)

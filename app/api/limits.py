@@ -7,14 +7,21 @@ from app.api.errors import SHAPES, EdgeReason
 from app.api.families import Family, error_body
 from app.core.fleet.exchange import Header
 
-REASONS = {400: b"Bad Request", 408: b"Request Timeout", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
+REASONS = {
+    400: b"Bad Request",
+    408: b"Request Timeout",
+    414: b"URI Too Long",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeLimits:
     """max_head_bytes: request line and headers. head_timeout_s: from a head's first byte to its last.
-    body_pace: bytes that must arrive in each `body_window_s`. write_stall_s: how long a client may take nothing while
-    bytes wait for it. on_refused: told of every refusal made here."""
+    body_pace: bytes that must arrive in each `body_window_s`. max_connections_per_client: 0 for no limit.
+    write_stall_s: how long a client may take nothing while bytes wait for it. on_refused: told of every refusal made
+    here."""
 
     max_head_bytes: int = 32 * 1024
     max_headers: int = 100
@@ -23,6 +30,7 @@ class EdgeLimits:
     body_window_s: float = 10.0
     body_pace: int = 10 * 1024
     max_connections: int = 10_000
+    max_connections_per_client: int = 0
     write_stall_s: float = 60.0
     on_refused: Callable[[EdgeReason], None] = lambda reason: None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import uvicorn
 
+from app.api.clients import Clients
 from app.api.edge import EdgeProtocol
 from app.api.limits import DEFAULT_LIMITS, EdgeLimits
 
@@ -58,7 +59,11 @@ class Listener:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config = uvicorn.Config(
             app,
-            http=type("LimitedEdge", (EdgeProtocol,), {"limits": limits}),
+            http=type(
+                "LimitedEdge",
+                (EdgeProtocol,),
+                {"limits": limits, "clients": Clients(limits.max_connections_per_client)},
+            ),
             ws="none",
             # Its default believes what any client on this machine says of where it comes from.
             proxy_headers=False,

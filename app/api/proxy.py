@@ -4,27 +4,34 @@ Invariants
     1. Whatever happens, what a request holds (load, a worker's connection) is given back exactly once.
     2. From the moment that the body is read, a client that leaves ends the work: the watch cancels the request's task,
        wherever it waits, and the worker's connection is closed.
-    3. The client gets the worker's status, body bytes and end-to-end headers unchanged. When an event stream breaks,
-       one error event follows what arrived; when any other answer breaks, so does the connection: its length is a
-       promise.
+    3. The client gets the worker's status, body bytes and end-to-end headers (see headers.py) unchanged. When an event
+       stream breaks, one error event follows what arrived; when any other answer breaks, so does the connection: its
+       length is a promise.
+    4. A stream that was begun to keep it alive (see keepalive.py) carries the worker's events unchanged, or ends with
+       one error event; nothing is ever asked twice for it.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.api.auth import Keys
-from app.api.body import DEFAULT_LIMITS, BodyLimits
 from app.api.endpoints import ProxyEndpoint
 from app.api.errors import EdgeReason, Reason
 from app.api.facts import Inbound, Rejected, read_request
 from app.api.families import error_event
-from app.api.headers import request_id, to_client, to_worker
+from app.api.headers import is_event_stream, request_id, to_client, to_worker
+from app.api.intake import HeldBodies, Intake
+from app.api.keepalive import HEAD, KeepAlive
+from app.api.options import ProxyOptions
 from app.api.relay import LAST_EVENTS_MAX, EventStream, usage_of
+from app.api.reply import Reply
 from app.api.respond import Message, Receive, Scope, Send, send_refusal
 from app.api.tenancy import Tenancy, rate_limit_headers, retry_headers
+from app.api.watch import ClientWatch
+from app.api.worker_error import WorkerError, read_worker_error
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.exchange import Call, Header, StreamBroken
 from app.core.fleet.reasons import Outcome, RefusalReason
@@ -51,26 +58,6 @@ class Requests(Protocol):
     gap_bounds_s: Sequence[float]
 
     def ended(self, record: RequestRecord) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyOptions:
-    """max_body_bytes: of a request. aliases: model name that clients use -> model id that workers know.
-    max_held_bytes: of all request bodies together that this process holds.
-    """
-
-    max_body_bytes: int
-    aliases: Mapping[str, str]
-    expose_routing_headers: bool
-    body_limits: BodyLimits = DEFAULT_LIMITS
-    max_held_bytes: int = 1 << 30
-
-
-@dataclass(slots=True)
-class HeldBodies:
-    """Bytes of request bodies that this process holds: of those still arriving, and until a worker begins to answer."""
-
-    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +96,13 @@ class _Request:
         "_family",
         "_grant",
         "_headers",
-        "_held",
-        "_is_started",
+        "_intake",
+        "_keep_alive",
         "_proxy",
         "_receive",
         "_record",
+        "_reply",
         "_scope",
-        "_send",
         "_stream",
         "_ticket",
         "_watch",
@@ -131,13 +118,13 @@ class _Request:
         self._scope = scope
         self._headers: list[Header] = scope["headers"]
         self._receive = receive
-        self._send = send
         self._watch = ClientWatch(receive)
+        self._reply = Reply(scope, send)
         self._stream: EventStream | None = None
-        self._is_started = False
+        self._keep_alive: KeepAlive | None = None
         self._grant: Grant
         self._ticket: Ticket | None = None
-        self._held = 0
+        self._intake = Intake(proxy.held, proxy.options)
 
     async def run(self) -> None:
         try:
@@ -149,9 +136,11 @@ class _Request:
                 if self._stream is not None:
                     self._record.events = self._stream.events  # what it got is charged to its tenant
             else:
+                self._record.outcome = Outcome.FAILED
                 await self._cut_short(EdgeReason.SHUTTING_DOWN, "the grace period is over")
         finally:
-            self._let_go()
+            self._hush()
+            self._intake.let_go()
 
     async def _run(self) -> None:
         grant = self._proxy.keys.identify(self._headers)
@@ -165,7 +154,7 @@ class _Request:
             await self._limited(ticket)
             return
         self._ticket = ticket
-        body = await self._read_body(ticket)
+        body = await self._intake.read(self._headers, self._receive, ticket)
         if body is None:
             self._record.outcome = Outcome.CLIENT_GONE
             return
@@ -181,42 +170,12 @@ class _Request:
             await self._refuse(inbound.reason, inbound.detail, inbound.param)
             return
         facts, call, asked_model = inbound.facts, self._call(inbound), inbound.asked_model
+        keepalive_s = self._proxy.options.sse_keepalive_s
+        if keepalive_s and self._endpoint.can_stream and inbound.document.get("stream") is True:
+            self._keep_alive = KeepAlive(self._proxy.tasks, keepalive_s, self._reply, self._begin_early)
+            self._keep_alive.start()
         del body, inbound  # from here on the call alone has it, which lets go of it when a worker answers
         await self._dispatch(facts, call, asked_model)
-
-    async def _read_body(self, ticket: Ticket) -> bytes | Rejected | Over | None:
-        """The whole body, counted as it comes, for the tenant too; None when the client left before its end."""
-        limit = self._proxy.options.max_body_bytes
-        too_large = Rejected(EdgeReason.BODY_TOO_LARGE, f"at most {limit} bytes")
-        for name, value in self._headers:
-            if name == b"content-length" and int(value) > limit:
-                return too_large
-        held = self._proxy.held
-        pieces: list[bytes] = []
-        size = 0
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                return None
-            piece: bytes = message["body"]
-            size += len(piece)
-            if size > limit:
-                return too_large
-            over = ticket.hold(len(piece))
-            if over is not None:
-                return over
-            self._held += len(piece)
-            held.size += len(piece)
-            if held.size > self._proxy.options.max_held_bytes:
-                return Rejected(EdgeReason.OVERLOADED, "too many bytes of requests are waiting")
-            pieces.append(piece)
-            if not message["more_body"]:
-                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def _let_go(self) -> None:
-        """The body is not held any more."""
-        self._proxy.held.size -= self._held
-        self._held = 0
 
     def _understand(self, body: bytes) -> Inbound | Rejected:
         record = self._record
@@ -224,7 +183,7 @@ class _Request:
         inbound = read_request(
             body,
             self._headers,
-            endpoint=self._endpoint,
+            endpoint=record.endpoint,
             request_id=record.request_id,
             aliases=self._proxy.options.aliases,
             limits=self._proxy.options.body_limits,
@@ -250,18 +209,16 @@ class _Request:
             record.model = facts.model  # never a name that nobody serves: it becomes a metric's label
         opened = await gateway.open(facts, call)
         call.body = b""  # sent, and never sent again: a stream of an hour need not keep its prompt
-        self._let_go()
+        self._intake.let_go()
         if isinstance(opened, Refuse):
             detail = opened.detail
             if opened.reason is RefusalReason.MODEL_NOT_FOUND:
                 detail = f"asked for: {asked_model[:SHOWN_MODEL]!r}"
-            await self._refuse(opened.reason, detail)
+            await self._cut_short(opened.reason, detail)
             return
         record.dispatch = opened.dispatch
-        record.status = opened.answer.status
         try:
-            await self._relay(opened.answer, opened.dispatch)
-            record.outcome = Outcome.SERVED
+            record.outcome = await self._relay(opened.answer, opened.dispatch)
         except StreamBroken as broken:
             worker = opened.dispatch.worker.id
             log.warning(
@@ -274,27 +231,46 @@ class _Request:
         finally:
             opened.finish(record.outcome)
 
-    async def _relay(self, answer: Answer, dispatch: Dispatch) -> None:
-        record, send, clock = self._record, self._send, self._proxy.clock
+    async def _begin_early(self) -> None:
+        """Begin the stream in place of a worker that is silent."""
+        headers = [*HEAD, (b"x-request-id", self._record.request_id.encode("ascii")), *self._limit_headers()]
+        await self._reply.begin(200, headers)
+        self._record.status = 200
+        self._stream = EventStream(self._proxy.clock, self._proxy.requests.gap_bounds_s)
+
+    def _limit_headers(self) -> list[Header]:
+        return rate_limit_headers(self._ticket.meters, self._proxy.clock()) if self._ticket is not None else []
+
+    def _hush(self) -> None:
+        """No more keep-alive: what follows is of the answer, or ends it."""
+        if self._keep_alive is not None:
+            self._keep_alive.stop()
+
+    async def _relay(self, answer: Answer, dispatch: Dispatch) -> Outcome:
+        """Pass the answer on until its end. FAILED: it cannot follow a head that was sent in its place."""
+        record, reply, clock = self._record, self._reply, self._proxy.clock
         headers = to_client(answer.headers, record.request_id)
-        if self._proxy.options.expose_routing_headers:
-            headers += routing_headers(dispatch)
-        if self._ticket is not None:
-            headers += rate_limit_headers(self._ticket.meters, clock())
-        stream = None
-        if is_event_stream(headers):
-            stream = self._stream = EventStream(clock, self._proxy.requests.gap_bounds_s)
+        is_stream = is_event_stream(headers)
+        if not reply.is_started:
+            self._hush()
+            record.status = answer.status
+            if self._proxy.options.expose_routing_headers:
+                headers += routing_headers(dispatch)
+            headers += self._limit_headers()
+            await reply.begin(answer.status, headers)
+            if is_stream:
+                self._stream = EventStream(clock, self._proxy.requests.gap_bounds_s)
+                if self._keep_alive is not None and reply.is_open_ended:
+                    self._keep_alive.start()  # a worker may send its head at once, and think then
+        elif not is_stream or answer.status >= 300:
+            await self._tell_instead(answer, dispatch)
+            return Outcome.FAILED
+        stream = self._stream
         tail = b""
-        connection = self._scope["extensions"]["warmset"]["connection"]
-        # HTTP/1.0 knows no chunks: without a length, the end of the connection is the end of the body.
-        is_until_close = self._scope["http_version"] == "1.0" and not has_length(headers)
-        if is_until_close:
-            connection.begin_until_close()
-        self._is_started = True
-        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         is_over = False
         while not is_over:
             piece = await answer.read()
+            self._hush()
             is_over = answer.is_complete
             if stream is not None:
                 piece = stream.whole_events(piece)
@@ -308,29 +284,40 @@ class _Request:
             if record.ttft_s is None and answer.status < 400:
                 record.ttft_s = clock() - record.started_at
             record.bytes_out += len(piece)
-            await send({"type": "http.response.body", "body": piece, "more_body": not is_over or is_until_close})
-        if is_until_close:
-            connection.end_by_close()
+            await reply.pass_on(piece, is_last=is_over)
         self._watch.stop()
         self._account(tail if stream is None else stream.last_events)
+        return Outcome.SERVED
 
-    async def _cut_short(self, reason: EdgeReason, detail: str) -> None:
-        """The answer will not be whole: say so in the way that the client can still be told."""
+    async def _tell_instead(self, answer: Answer, dispatch: Dispatch) -> None:
+        """The stream was begun in the worker's place, and now the worker answers with something else."""
+        worker, status = dispatch.worker.id, answer.status
+        log.warning(
+            "answer does not fit a stream begun early",
+            extra={"request_id": self._record.request_id, "worker": worker, "worker_status": status},
+        )
+        if status < 400:
+            await self._cut_short(EdgeReason.NOT_A_STREAM, f"status {status}")
+        else:
+            said = await read_worker_error(answer)
+            await self._cut_short(EdgeReason.WORKER_ERROR, said.text, said)
+
+    async def _cut_short(self, reason: Reason, detail: str, said: WorkerError | None = None) -> None:
+        """There will be no answer, or no whole one: say so in the way that the client can still be told."""
+        self._hush()
         stream = self._stream
-        if not self._is_started:
+        if not self._reply.is_started:
             await self._refuse(reason, detail)
             return
         self._record.refusal = reason.value
-        connection = self._scope["extensions"]["warmset"]["connection"]
-        if stream is None:
-            connection.abort()
+        if stream is None or not self._reply.is_open_ended:
+            self._reply.abort()
         else:
             first, last = stream.first_event, stream.last_events
-            event = error_event(self._family, reason, detail, first_event=first, last_events=last)
+            event = error_event(self._family, reason, detail, first_event=first, last_events=last, said=said)
             if not stream.is_between_events:
                 event = b"\n\n" + event  # a half too long to be held back was sent
-            connection.close_after_response()
-            await self._send({"type": "http.response.body", "body": event, "more_body": False})
+            await self._reply.end_with(event)
             self._account(last)
         self._watch.stop()
 
@@ -357,7 +344,7 @@ class _Request:
         headers: Sequence[Header] = (),
     ) -> None:
         headers = [(b"x-request-id", self._record.request_id.encode("ascii")), *headers]
-        send = self._send
+        send = self._reply.send
         if is_body_unread:
             headers.append((b"connection", b"close"))
             send = self._send_and_linger
@@ -368,7 +355,7 @@ class _Request:
     async def _send_and_linger(self, message: Message) -> None:
         if message["type"] == "http.response.body":
             self._scope["extensions"]["warmset"]["connection"].linger_after_response(EdgeReason(self._record.refusal))
-        await self._send(message)
+        await self._reply.send(message)
 
     def _account(self, tail: bytes) -> None:
         record, stream = self._record, self._stream
@@ -378,43 +365,6 @@ class _Request:
             record.gap_sum_s = stream.gap_sum_s
         usage = usage_of(tail)
         record.prompt_tokens, record.completion_tokens, record.cached_tokens = usage
-
-
-class ClientWatch:
-    """Waits for the client to leave, and then cancels the task that made it.
-
-    Frameworks report a disconnect only to who asks, and only after the response began; an engine would go on working
-    for nobody through a whole prefill.
-    """
-
-    __slots__ = ("_is_over", "_receive", "is_client_gone", "task")
-
-    def __init__(self, receive: Receive) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
-        self.is_client_gone = False
-        self._receive = receive
-        self._is_over = False
-
-    async def run(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if not self._is_over:
-            self.is_client_gone = True
-            self.task.cancel()
-
-    def stop(self) -> None:
-        """The response is complete. To be called before anything is awaited after its last byte was sent."""
-        self._is_over = True
-
-
-def is_event_stream(headers: Sequence[Header]) -> bool:
-    return any(name == b"content-type" and value[:17].lower() == b"text/event-stream" for name, value in headers)
-
-
-def has_length(headers: Sequence[Header]) -> bool:
-    return any(name == b"content-length" for name, _ in headers)
 
 
 def routing_headers(dispatch: Dispatch) -> list[Header]:

@@ -32,6 +32,8 @@ async def send_refusal(
     extra = list(headers)
     if shape.retry_after_s is not None:
         extra.append((b"retry-after", b"%d" % shape.retry_after_s))
+    if shape.is_final:
+        extra.append((b"x-should-retry", b"false"))  # what the SDKs of OpenAI and Anthropic go by
     if shape.status == 401:
         extra.append((b"www-authenticate", b"Bearer"))
     await send_json(send, shape.status, error_body(family, reason, detail, param), extra)

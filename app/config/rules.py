@@ -8,6 +8,7 @@ from app.config.addresses import is_loopback, overlap
 from app.config.errors import ConfigError
 from app.config.keys_file import read_hash_keys, read_keys_file
 from app.config.schema import Config
+from app.core.fleet.allow import DestinationRules, parse_allow_list
 
 
 class Rule(NamedTuple):
@@ -83,9 +84,16 @@ def _one_store(config: Config) -> str | None:
     return "belongs to a store that the gateway starts itself, and redis_url names another; set one of them"
 
 
+def _workers_outside(config: Config) -> str | None:
+    """What only its address can tell is told when its name is looked up: the worker is not contacted then."""
+    rules = DestinationRules(parse_allow_list(config.worker_url_allow), frozenset(config.worker_urls))
+    return "; ".join(filter(None, map(rules.refusal, config.worker_urls))) or None
+
+
 RULES: tuple[Rule, ...] = (
     Rule(("host", "api_key", "api_keys_file", "insecure"), _data_without_key),
     Rule(("admin_host", "admin_api_key", "api_keys_file", "insecure"), _admin_without_key),
+    Rule(("worker_urls", "worker_url_allow"), _workers_outside),
     Rule(("api_keys_file",), _keys_file),
     Rule(("tenant_hash_key_file", "tenant_hash_key"), _hash_key_file),
     _clash("port", "admin_port"),

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from app.config.addresses import listen_host, store_url, worker_url
 from app.config.errors import MASK, shown
 from app.config.keys_file import hash_keys_problem
+from app.core.fleet.allow import parse_allow_list
 from app.core.routing.policies import DEFAULT_POLICY, POLICIES
 
 POLICY_NAMES = tuple(policy.name for policy in POLICIES)
@@ -55,6 +56,12 @@ def _hash_keys(keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
     return keys
 
 
+def _keepalive(seconds: float) -> float:
+    if 0 < seconds < 1:
+        raise ValueError(f"must be 0 (off) or at least 1, not {seconds:g}")
+    return seconds
+
+
 def _store_url(secret: SecretStr) -> SecretStr:
     text = store_url(secret.get_secret_value())
     if MASK in text:
@@ -79,6 +86,11 @@ def _worker_urls(urls: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(seen)
 
 
+def _worker_url_allow(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    parse_allow_list(patterns)
+    return patterns
+
+
 def _model_alias(aliases: Mapping[str, str]) -> Mapping[str, str]:
     for alias, canonical in aliases.items():
         if not alias or not canonical:
@@ -99,6 +111,7 @@ Host = Annotated[str, AfterValidator(listen_host)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+KeepAliveSeconds = Annotated[float, Field(ge=0, allow_inf_nan=False), AfterValidator(_keepalive)]
 Secret = Annotated[SecretStr, AfterValidator(_secret)]
 
 WORKERS, DATA, ADMIN, METRICS = "workers", "data listener", "admin listener", "metrics listener"
@@ -115,6 +128,15 @@ class Config(BaseModel):
         AfterValidator(_worker_urls),
         Field(description="workers to register at start, such as http://gpu-1:8000"),
         Offer(WORKERS, ("--static-backends",), "URL"),
+    ] = ()
+    worker_url_allow: Annotated[
+        tuple[str, ...],
+        AfterValidator(_worker_url_allow),
+        Field(
+            description="where workers may be, such as *.llm.svc:8000-8099 or https://10.0.0.0/8; without it anywhere, "
+            "but those that are not in the configuration not at link-local and metadata addresses"
+        ),
+        Offer(WORKERS, (), "PATTERN"),
     ] = ()
     worker_api_key: Annotated[
         Secret | None, Field(description="bearer token sent to workers in place of the client's"), Offer(WORKERS)
@@ -195,14 +217,47 @@ class Config(BaseModel):
         Offer(DATA),
     ] = 1_073_741_824
     max_head_bytes: Annotated[
-        Count, Field(description="largest head (request line and headers); more is answered with 431"), Offer(DATA)
+        int,
+        Field(ge=1024, description="largest head (request line and headers); more is answered with 431"),
+        Offer(DATA),
     ] = 32_768
+    max_headers: Annotated[
+        int, Field(ge=16, description="headers of one request; more are answered with 431"), Offer(DATA)
+    ] = 100
+    max_url_bytes: Annotated[
+        int, Field(ge=256, description="longest URL (path and query); a longer one is answered with 414"), Offer(DATA)
+    ] = 8192
     request_head_timeout_secs: Annotated[
-        Seconds, Field(description="time for a whole head to arrive; then 408"), Offer(DATA)
+        float,
+        Field(ge=0.1, allow_inf_nan=False, description="time for a whole head to arrive; then 408"),
+        Offer(DATA),
+    ] = 10.0
+    min_body_bytes_per_sec: Annotated[
+        Count,
+        Field(description="slowest pace at which a body may arrive; a slower one is answered with 408"),
+        Offer(DATA),
+    ] = 1024
+    body_pace_window_secs: Annotated[
+        float,
+        Field(
+            ge=1,
+            allow_inf_nan=False,
+            description="time over which that pace is taken, and so the longest pause of a sender",
+        ),
+        Offer(DATA),
     ] = 10.0
     max_connections: Annotated[
         Count, Field(description="connections of clients per serving process; more are answered with 503"), Offer(DATA)
     ] = 10_000
+    max_connections_per_client: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="connections of one client address (IPv6: of one /64) per serving process; more are answered "
+            "with 429; 0 for no limit, as behind a load balancer, where all clients have its address",
+        ),
+        Offer(DATA),
+    ] = 0
     write_stall_timeout_secs: Annotated[
         Seconds, Field(description="time that a client may read nothing while bytes wait for it"), Offer(DATA)
     ] = 60.0
@@ -210,6 +265,23 @@ class Config(BaseModel):
         Count, Field(description="entries of one batch of inputs, prompts or documents"), Offer(DATA)
     ] = 2048
     max_n: Annotated[Count, Field(description="answers to one prompt (the request's `n`)"), Offer(DATA)] = 16
+    max_json_keys: Annotated[
+        int, Field(ge=16, description="keys at the top level of a body; more are answered with 400"), Offer(DATA)
+    ] = 256
+    max_string_chars: Annotated[
+        int,
+        Field(ge=1024, description="longest text of a body (a prompt, or one of a batch); a longer one gets 400"),
+        Offer(DATA),
+    ] = 16_777_216
+    sse_keepalive_secs: Annotated[
+        KeepAliveSeconds,
+        Field(
+            description="time after which a stream that no worker has begun is begun here, and between comments that "
+            "keep it open; 0: never, since its price is the worker's status: an error that comes later is an event in "
+            "a stream with status 200"
+        ),
+        Offer(DATA),
+    ] = 0.0
 
     admin_host: Annotated[
         Host, Field(description="address of the admin API; one that others can reach needs admin_api_key"), Offer(ADMIN)

@@ -33,6 +33,7 @@ def to_record(event: FleetEvent) -> dict[str, Any]:
                 "spec_decode": engine.spec_decode,
                 "paths": sorted(engine.paths),
             },
+            "address": worker.address,
         }
     if isinstance(event, WorkerGone):
         return {"event": "worker_gone", "id": event.worker_id, "incarnation": event.incarnation}
@@ -68,7 +69,8 @@ def _worker_seen(record: Record) -> WorkerSeen:
     models = {model: entry.encode() for model, entry in record["models"].items()}
     said = record["engine"]
     engine = Engine(said["name"], said["version"], said["revision"], said["spec_decode"], frozenset(said["paths"]))
-    return WorkerSeen(Worker(record["id"], record["url"], record["incarnation"], models, engine))
+    worker = Worker(record["id"], record["url"], record["incarnation"], models, engine, record["address"])
+    return WorkerSeen(worker)
 
 
 def _worker_gone(record: Record) -> WorkerGone:

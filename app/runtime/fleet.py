@@ -3,6 +3,9 @@
 The store is where replicas meet; it is read beside the path, and when it is gone the last known fleet stays. Absence
 alone never removes a worker that an operator added: only a removal does, and removals are facts of their own. So a
 store that lost its data gets the registrations back from any replica that remembers them.
+
+What the store says is not believed more than what a stranger says: a registration that leads where no worker may be is
+not taken over, whoever wrote it, and it never takes the place of one that is ours.
 """
 
 import logging
@@ -10,12 +13,13 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from app.core.fleet.address import parse_worker_url, worker_id
+from app.core.fleet.engine import Engine
 from app.core.fleet.errors import StoreUnavailable
 from app.core.fleet.events import WorkerDraining
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
 from app.core.router import Router
 from app.core.routing.pool import WorkerState
-from app.runtime.ports import Monitors, Store
+from app.runtime.ports import Destinations, Monitors, Store
 
 log = logging.getLogger("warmset.fleet")
 
@@ -31,8 +35,9 @@ Removal = Literal["removed", "unknown", "other_incarnation"]
 class Fleet:
     """The registered workers.
 
-    router: what is known of each. in_flight: requests of this gateway on a worker. new_incarnation: a fresh unique
-    text. process: a name of this gateway. tell: takes what operators said of workers.
+    router: what is known of each. destinations: where they may be; their monitors look names up and check them too, and
+    what is asked here is what can be said before. in_flight: requests of this gateway on a worker. new_incarnation: a
+    fresh unique text. process: a name of this gateway. tell: takes what operators said of workers.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class Fleet:
         store: Store,
         monitors: Monitors,
         *,
+        destinations: Destinations,
         process: str,
         in_flight: Callable[[str], int],
         tell: Callable[[WorkerDraining], None],
@@ -51,6 +57,7 @@ class Fleet:
         self._in_flight = in_flight
         self._tell = tell
         self._draining: dict[str, None] = {}
+        self._destinations = destinations
         self._store = store
         self._monitors = monitors
         self._process = process
@@ -59,6 +66,7 @@ class Fleet:
         self._registered: dict[str, Registration] = {}
         self._configured: dict[str, Registration] = {}
         self._missing_since: dict[str, float] = {}
+        self._refused: dict[str, tuple[Registration, str]] = {}
         self._renewed_at = float("-inf")
         self.other_loads: list[ProcessLoad] = []
 
@@ -72,9 +80,12 @@ class Fleet:
     async def add(self, url: str) -> tuple[Registration, bool]:
         """Register a worker for all replicas; the present one and False when it is already there.
 
-        Raises ValueError for a URL that cannot be a worker, StoreUnavailable when others would not learn of it.
+        Raises ValueError for a URL that cannot be a worker, DestinationRefused when none may be there, NameUnknown when
+        that cannot be told, StoreUnavailable when others would not learn of it.
         """
         registration = self._registration(parse_worker_url(url), WorkerSource.ADMIN)
+        if registration.id not in self._registered:
+            await self._destinations.addresses(registration.url)
         present = self._registered.get(registration.id)
         if present is not None:
             return present, False
@@ -85,13 +96,17 @@ class Fleet:
     async def remove(self, worker: str, incarnation: str | None) -> Removal:
         """Deregister for all replicas. What runs on the worker may finish. Raises StoreUnavailable."""
         present = self._registered.get(worker)
+        if present is None and worker in self._refused:
+            present = self._refused[worker][0]  # so that the store can be cleared of it
         if present is None:
             return "unknown"
         if incarnation is not None and incarnation not in (present.incarnation, self._live_incarnation(worker)):
             return "other_incarnation"
         await self._store.deregister(present.id, present.incarnation)
+        self._refused.pop(worker, None)
         self._configured.pop(worker, None)
-        self._drop(worker)
+        if worker in self._registered:
+            self._drop(worker)
         return "removed"
 
     async def set_draining(self, worker: str, is_draining: bool) -> bool:
@@ -125,10 +140,17 @@ class Fleet:
         """Every registered worker, ready for JSON, ordered by id."""
         return [self._describe(self._registered[name]) for name in sorted(self._registered)]
 
+    def describe_refused(self) -> list[dict[str, Any]]:
+        """The registrations of the store that were not taken over, and why."""
+        return [
+            {"id": name, "url": registration.url, "source": registration.source.value, "because": why}
+            for name, (registration, why) in sorted(self._refused.items())
+        ]
+
     # The registry of the store against ours
 
     async def _reconcile(self, registry: Registry, now: float) -> None:
-        stored = {registration.id: registration for registration in registry.registrations}
+        stored = self._admitted(registry)
         for worker in registry.removed:
             if worker not in stored and worker in self._registered:
                 self._configured.pop(worker, None)
@@ -152,6 +174,26 @@ class Fleet:
                 self._apply_draining(worker, word)
             elif worker in self._draining:
                 await self._store.set_draining(worker, True)  # the store lost it
+
+    def _admitted(self, registry: Registry) -> dict[str, Registration]:
+        """Of the stored registrations, by id, those that may be taken over."""
+        admitted: dict[str, Registration] = {}
+        refused: dict[str, tuple[Registration, str]] = {}
+        for registration in registry.registrations:
+            ours = self._configured.get(registration.id)
+            why = self._destinations.refusal(registration.url)
+            if ours is not None and ours.url != registration.url:
+                why = f"the configuration has {ours.url}"
+            if why is None:
+                admitted[registration.id] = registration
+                continue
+            refused[registration.id] = registration, why
+            known = self._refused.get(registration.id)
+            if known is None or known[1] != why:
+                extra = {"worker": registration.id, "url": registration.url, "source": registration.source.value}
+                log.warning("a registration in the store is not taken over: %s", why, extra=extra)
+        self._refused = refused
+        return admitted
 
     def _apply_draining(self, worker: str, is_draining: bool) -> None:
         if is_draining == (worker in self._draining):
@@ -201,6 +243,8 @@ class Fleet:
             "url": registration.url,
             "incarnation": registration.incarnation,
             "source": registration.source.value,
+            "address": None,
+            "address_problem": self._monitors.address_problem(registration.id),
         }
         return description | (self._describe_state(state) if state is not None else {})
 
@@ -216,10 +260,22 @@ class Fleet:
             }
         return {
             "incarnation": state.worker.incarnation,
+            "address": state.worker.address or None,
             "health": state.health.state.value,
             "draining": state.is_draining,
             "models": list(state.worker.models),
-            "version": state.worker.version or None,
+            "engine": _describe_engine(state.worker.engine),
             "in_flight": self._in_flight(state.worker.id),
             "load": load,
         }
+
+
+def _describe_engine(engine: Engine) -> dict[str, Any]:
+    """None where the worker does not say."""
+    return {
+        "name": engine.name or None,
+        "version": engine.version or None,
+        "model_revision": engine.revision or None,
+        "spec_decode": engine.spec_decode,
+        "paths": sorted(engine.paths) or None,
+    }

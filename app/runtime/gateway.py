@@ -51,7 +51,11 @@ class Gateway:
     async def open(self, facts: RequestFacts, call: Call) -> Exchange | Refuse:
         """Have a worker answer `call`: walk the ranking until one does. Cancelling it releases everything."""
         verdict = self._decide(facts, RequestArrived(facts))
+        asked, service = call.target, facts.service
         while isinstance(verdict, Dispatch):
+            if service is not None:
+                path = verdict.worker.engine.path_of(service)
+                call.target = asked if path == service.path else path.encode() + asked[len(service.path) :]
             try:
                 answer = await self._upstream.send(verdict.worker, call)
             except UpstreamError as error:

@@ -86,6 +86,18 @@ class UsageStore(Protocol):
 # Signals: what is learnt of workers
 
 
+class Destinations(Protocol):
+    """Where workers may be, by the operator's rules."""
+
+    def refusal(self, url: str) -> str | None:
+        """Why no worker may be there, as far as that can be said without looking its name up; None when one may."""
+        ...
+
+    async def addresses(self, url: str) -> Sequence[str]:
+        """What the URL's name stands for, all of it allowed. Raises DestinationRefused, NameUnknown."""
+        ...
+
+
 class Monitors(Protocol):
     """Probes and scrapes workers, and tells the gateway what it learns, that they are there and that they went."""
 
@@ -94,6 +106,10 @@ class Monitors(Protocol):
         ...
 
     def forget(self, worker_id: str) -> None: ...
+
+    def address_problem(self, worker_id: str) -> str | None:
+        """Why its name could not be used when it was looked up last; None when it could."""
+        ...
 
 
 # Telemetry: what the shell tells the world. Never raises, never awaits.

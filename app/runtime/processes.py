@@ -21,6 +21,9 @@ log = logging.getLogger("warmset.processes")
 SILENT_S = 15.0
 """Reports come every second; a loop that stands still this long serves nobody."""
 
+WATCH_S = 1.0
+"""How often silence is looked for."""
+
 RESTART_S = (0.1, 5.0)
 """First and longest pause before a process that ended is replaced; doubled each time, forgotten after a minute."""
 
@@ -50,7 +53,7 @@ Launch = Callable[[socket.socket], Awaitable[Child]]
 
 @dataclass
 class Slot:
-    """One place among the serving processes, and who fills it now."""
+    """One place among the serving processes, and who fills it now. watched_s: time that we listened in vain."""
 
     number: int
     restarts: int = -1
@@ -58,6 +61,7 @@ class Slot:
     is_ready: bool = False
     started_at: float = 0.0
     heard_at: float = 0.0
+    watched_s: float = 0.0
     open_requests: int = 0
     in_flight: dict[str, int] = field(default_factory=dict)
     families: list[Any] = field(default_factory=list)
@@ -96,11 +100,13 @@ class Processes:
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._is_ending = False
+        self._watched_at = float("inf")
         self._keeping: list[asyncio.Task[Any]] = []
 
     def start(self) -> None:
         self._keeping = [self._tasks.start(self._keep(slot), f"process {slot.number}") for slot in self.slots]
-        self._tasks.every(1.0, self._watch, "processes watch")
+        self._watched_at = self._clock()
+        self._tasks.every(WATCH_S, self._watch, "processes watch")
 
     async def wait_ready(self, limit_s: float) -> None:
         """Wait until every process serves. OSError when one ends before, or is not ready within `limit_s`."""
@@ -206,6 +212,7 @@ class Processes:
         slot.child = child
         slot.pid = child.pid
         slot.started_at = slot.heard_at = self._clock()
+        slot.watched_s = 0.0
         channel = Channel(lambda message: self._heard(slot, message), lambda: None)
         await channel.open(ours)
         slot.channel = channel
@@ -218,6 +225,7 @@ class Processes:
 
     def _heard(self, slot: Slot, message: Message) -> None:
         slot.heard_at = self._clock()
+        slot.watched_s = 0.0
         kind = message["kind"]
         if kind == "report":
             slot.open_requests = message["open_requests"]
@@ -234,10 +242,18 @@ class Processes:
                 future.set_result(None)
 
     async def _watch(self) -> None:
+        """One look for processes that are stuck.
+
+        Time in which this process itself stood still is not theirs: what they said meanwhile may not be read yet.
+        """
+        now = self._clock()
+        passed_s = min(max(0.0, now - self._watched_at), 2 * WATCH_S)
+        self._watched_at = now
         for slot in self.slots:
-            silent_s = self._clock() - slot.heard_at
-            if slot.child is not None and slot.is_ready and silent_s > SILENT_S:
-                log.error("a serving process is stuck", extra={"slot": slot.number, "silent_s": round(silent_s, 1)})
+            slot.watched_s += passed_s
+            if slot.child is not None and slot.is_ready and slot.watched_s > SILENT_S:
+                silent_s = round(now - slot.heard_at, 1)
+                log.error("a serving process is stuck", extra={"slot": slot.number, "silent_s": silent_s})
                 _kill(slot.child)
 
 

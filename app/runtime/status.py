@@ -86,11 +86,17 @@ class Status:
                     "workers": [state.worker.id for state in pool.members],
                     "eligible": [state.worker.id for state in pool.eligible],
                     "panic": pool.panic,
+                    "outside_of_pin": {
+                        state.worker.id: problem
+                        for state in pool.members
+                        if (problem := pool.problem(state)) is not None
+                    },
                 }
                 for model, pool in sorted(self._router.pools.items())
             },
             "tenants": self._tenants(),
             "workers": self._fleet.describe(),
+            "refused_workers": self._fleet.describe_refused(),
             "other_gateways": [
                 {"gateway": load.process, "in_flight": load.in_flight} for load in self._fleet.other_loads
             ],

@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 
+from app.core.fleet.address import bracketed, destination_of, literal_address
+
 MAX_BODY = 4 * 1024 * 1024
 """Bytes read of one answer. A page of metrics is 75 KB; many LoRA adapters make a list of models long."""
 KEEPALIVE_S = 3.0
@@ -47,7 +49,7 @@ class NoReply(Exception):
 
 
 class WorkerControl:
-    """GETs on one worker, with its credential.
+    """GETs on one worker at one address, with its credential. The URL's name is for the Host header and for TLS.
 
     Each worker has an httpx transport of its own, used without a client. A pool that all workers share costs work in
     proportion to the square of their number, and a place or lock of it that is lost when an exchange is given up
@@ -56,10 +58,19 @@ class WorkerControl:
     """
 
     def __init__(
-        self, url: str, *, api_key: str | None, timeout_s: float, tls: ssl.SSLContext, start: StartTask
+        self, url: str, address: str, *, api_key: str | None, timeout_s: float, tls: ssl.SSLContext, start: StartTask
     ) -> None:
-        self._url = url
-        self._headers = {"user-agent": "warmset", "accept": "*/*", "accept-encoding": "identity"}
+        scheme, host, port, path = destination_of(url)
+        self._url = f"{scheme}://{bracketed(address)}:{port}{path}"
+        self._extensions: dict[str, Any] = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
+        if literal_address(host) is None:
+            self._extensions["sni_hostname"] = host  # and whom the certificate must be for
+        self._headers = {
+            "host": f"{bracketed(host)}:{port}",
+            "user-agent": "warmset",
+            "accept": "*/*",
+            "accept-encoding": "identity",
+        }
         if api_key:
             self._headers["authorization"] = f"Bearer {api_key}"
         self._timeout_s = timeout_s
@@ -102,7 +113,9 @@ class WorkerControl:
                 try:
                     return await self._get(transport, path)
                 except STALE:
-                    return await self._get(transport, path)
+                    # Another kept connection may be as old as this one: only a new one cannot be stale.
+                    async with self._new_transport() as fresh:
+                        return await self._get(fresh, path)
         except NoReply as no_reply:
             return no_reply
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
@@ -119,8 +132,7 @@ class WorkerControl:
     async def _get(self, transport: httpx.AsyncHTTPTransport, path: str) -> Reply:
         request = self._requests.get(path)
         if request is None:
-            limits = dict.fromkeys(("connect", "read", "write", "pool"), self._timeout_s)
-            request = httpx.Request("GET", self._url + path, headers=self._headers, extensions={"timeout": limits})
+            request = httpx.Request("GET", self._url + path, headers=self._headers, extensions=self._extensions)
             self._requests[path] = request
         response = await transport.handle_async_request(request)
         try:

@@ -65,6 +65,11 @@ class FleetMonitor:
         if monitor is not None:
             monitor.probe_now()
 
+    def address_problem(self, worker_id: str) -> str | None:
+        """Why the name of a worker could not be used when it was looked up last; None when it could."""
+        monitor = self._monitors.get(worker_id)
+        return monitor.address_problem if monitor is not None else None
+
     async def stop(self) -> None:
         """Stop watching all, telling nobody, and wait until all connections are closed."""
         for monitor in self._monitors.values():

@@ -4,10 +4,12 @@ import asyncio
 import logging
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from app.core.fleet.address import address_in
+from app.core.fleet.engine import Engine
 from app.core.fleet.events import Event, HealthReported, LoadSampled, WorkerSeen
 from app.core.fleet.load import LoadSample
 from app.core.fleet.registry import Registration
@@ -15,6 +17,9 @@ from app.core.fleet.rng import Rng
 from app.core.fleet.worker import Worker
 from app.signals.control import NoReply, StartTask, WorkerControl
 from app.signals.descriptions import Malformed, read_models, read_version, same_models
+from app.signals.destinations import Destinations
+from app.signals.inquiry import Inquiry, inquire
+from app.signals.pin import PinnedControl
 from app.signals.vllm_metrics import EngineMetrics, read_metrics
 
 log = logging.getLogger("warmset.signals")
@@ -31,24 +36,30 @@ Said = TypeVar("Said")
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """Seconds between the ends and beginnings of turns, and the limit of each exchange with a worker."""
+    """Seconds between the ends and beginnings of turns, and the limit of each exchange with a worker.
+
+    paths: those of the gateway, of which each worker is asked whether it serves them.
+    """
 
     health_check_interval_s: float = 5.0
     health_check_timeout_s: float = 5.0
     load_interval_s: float = 1.0
     describe_interval_s: float = 10.0
     worker_api_key: str | None = field(default=None, repr=False)
+    paths: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorContext:
     """What all monitors share.
 
-    tls: how https workers are verified, see control.tls_context(). emit: takes each event, at once; it must not raise.
+    destinations: looks names of workers up, and says where workers may be. tls: how https workers are verified, see
+    control.tls_context(). emit: takes each event, at once; it must not raise.
     own_in_flight: requests of this process on a worker, by id. start: runs a coroutine in a task that somebody holds
     (`runtime.tasks.Tasks.start`). clock: monotonic seconds.
     """
 
+    destinations: Destinations
     tls: ssl.SSLContext
     settings: MonitorSettings
     emit: Callable[[Event], None]
@@ -62,25 +73,29 @@ class WorkerMonitor:
     """Two loops over one registration: probes, and scrapes from the first good probe on. Neither ever ends by itself.
 
     worker: as last told to `emit`. Its incarnation is the registration's, with the engine's own start time once that is
-    known: "r1.1796070480.15". A restarted engine at the same address is thereby another one, and what is known of the
-    old one is dropped. metrics: the last reading, or None. errors: exchanges that failed, by kind.
+    known, and the address when the URL has a name: "r1.1796070480.15@10.0.0.7". A restarted engine at the same address,
+    or whoever is at another address of the name, is thereby another one, and what is known of the old one is dropped.
+    metrics: the last reading, or None. errors: exchanges that failed, by kind.
     """
 
     def __init__(self, registration: Registration, context: MonitorContext) -> None:
         self.registration = registration
-        self.worker = Worker(registration.id, registration.url, registration.incarnation)
+        address = self._own_address = address_in(registration.url)
+        self.worker = Worker(registration.id, registration.url, registration.incarnation, address=address)
         self.metrics: EngineMetrics | None = None
         self.errors: Counter[str] = Counter()
         settings = context.settings
         self._context = context
         self._settings = settings
-        self._control = WorkerControl(
+        self._pin = PinnedControl(
             registration.url,
-            api_key=settings.worker_api_key,
-            timeout_s=settings.health_check_timeout_s,
-            tls=context.tls,
+            context.destinations,
+            self._control,
             start=context.start,
+            clock=context.clock,
+            limit_s=settings.health_check_timeout_s,
         )
+        self._known_at = address
         self._failing: set[str] = set()
         self._tasks: list[asyncio.Task[Any]] = []
         self._wake = asyncio.Event()
@@ -89,6 +104,7 @@ class WorkerMonitor:
         self._process_start: float | None = None
         self._several_processes = False
         self._describe_at = float("-inf")
+        self._inquiry: Inquiry | None = None
 
     def begin(self, delay_s: float) -> None:
         """Tell of the worker, and start watching it after `delay_s`."""
@@ -99,6 +115,11 @@ class WorkerMonitor:
             self._context.start(self._scrape_loop(), f"scrape {name}"),
         ]
 
+    @property
+    def address_problem(self) -> str | None:
+        """Why its name, when it was looked up last, said nothing of use; None when it did."""
+        return self._pin.problem
+
     def probe_now(self) -> None:
         """Probe without waiting for the next turn. Any number of calls while a probe is under way make one more."""
         self._wake.set()
@@ -108,7 +129,7 @@ class WorkerMonitor:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        return self._context.start(self._control.close(), f"end watching {self.registration.id}")
+        return self._context.start(self._pin.close(), f"end watching {self.registration.id}")
 
     # Probes
 
@@ -130,6 +151,8 @@ class WorkerMonitor:
 
     async def _probe_turn(self) -> None:
         healthy, reachable = await self._probe()
+        if self._pin.address != self._known_at:
+            self._moved()
         if not healthy:
             self._good_probes = 0
             self._report(healthy=False, reachable=reachable)
@@ -137,8 +160,11 @@ class WorkerMonitor:
         if self._good_probes == 0:
             # First contact, or back after a failure. Learn which process this is before anything is said of it.
             await self._turn("load", self._scrape)
+            self._inquiry = None
+            self._describe_at = float("-inf")
         another = self._incarnation() != self.worker.incarnation
         if another:
+            self._inquiry = None
             await self._describe()
         self._good_probes += 1
         self._report(healthy=True, reachable=True)
@@ -148,8 +174,17 @@ class WorkerMonitor:
 
     async def _probe(self) -> tuple[bool, bool]:
         """Healthy, reachable."""
+        answer = await self._ask_health()
+        if self._pin.problem is None:
+            self._succeeded("address")
+        else:
+            self._failed("address", self._pin.problem)
+        return answer
+
+    async def _ask_health(self) -> tuple[bool, bool]:
         try:
-            reply = await self._control.get("/health")
+            # A worker that is well stays where it is. See pin.py.
+            reply = await (self._pin.get("/health") if self._good_probes else self._pin.seek("/health"))
         except NoReply as error:
             self._failed("health", str(error))
             return False, error.reachable
@@ -159,6 +194,21 @@ class WorkerMonitor:
         self._succeeded("health")
         return True, True
 
+    def _moved(self) -> None:
+        """Its name stands for another address now: nothing that is known of the process at the old one holds."""
+        self._known_at = self._pin.address
+        self._process_start = None
+        self._several_processes = False
+        self.metrics = None
+        self._inquiry = None
+        self._describe_at = float("-inf")
+        if self.worker.address:
+            log.warning("worker moved to %s", self._known_at, extra=self._extra("address"))
+        self.worker = replace(
+            self.worker, incarnation=self._incarnation(), address=self._known_at, models={}, engine=Engine()
+        )
+        self._emit(WorkerSeen(self.worker))
+
     def _report(self, *, healthy: bool, reachable: bool) -> None:
         self._emit(HealthReported(self.worker.id, self.worker.incarnation, healthy, reachable))
 
@@ -166,29 +216,58 @@ class WorkerMonitor:
 
     async def _describe(self) -> None:
         """Ask for models and version, and tell when they or the incarnation are not what was told last."""
-        models = await self._ask("/v1/models", "models", read_models)
-        # A worker that does not answer the first question in time is not made to hold up its probes with a second.
-        version = await self._ask("/version", "version", read_version) if models is not None else None
+        asked = self._incarnation()
+        models, version = await self._ask_all()
+        if self._incarnation() != asked:
+            # A scrape saw another process meanwhile: what was said may be its predecessor's.
+            self._inquiry = None
+            models, version = await self._ask_all()
         # A list that could not be read is asked for again at the next probe.
         self._describe_at = self._context.clock() + self._settings.describe_interval_s if models is not None else 0.0
         before, incarnation = self.worker, self._incarnation()
         # Of another process nothing is kept. But one whose start time is learnt late was the same all along.
-        kept = before if before.incarnation in (incarnation, self.registration.incarnation) else None
+        kept = before if before.incarnation in (incarnation, self._place()) else None
         if models is None:
             models = dict(kept.models) if kept else {}
         elif same_models(models, before.models):
             models = dict(before.models)
-        if version is None:
-            version = kept.version if kept else ""
-        worker = replace(before, incarnation=incarnation, models=models, version=version)
+        engine = self._engine(version, kept.engine if kept else Engine())
+        worker = replace(before, incarnation=incarnation, models=models, engine=engine)
         if worker != before:
             self.worker = worker
             self._emit(WorkerSeen(worker))
 
+    def _engine(self, version: str | None, before: Engine) -> Engine:
+        """What is known of the engine now; what it did not say this time stays as it was."""
+        metrics, inquiry = self.metrics or EngineMetrics(), self._inquiry or Inquiry(before.paths, before.revision)
+        return Engine(
+            metrics.engine or before.name,
+            before.version if version is None else version,
+            inquiry.revision,
+            before.spec_decode if metrics.spec_decode is None else metrics.spec_decode,
+            inquiry.paths,
+        )
+
+    async def _ask_all(self) -> tuple[dict[str, bytes] | None, str | None]:
+        """Its models and its version; once for each process also what it serves."""
+        models = await self._ask("/v1/models", "models", read_models)
+        # A worker that does not answer the first question in time is not made to hold up its probes with others.
+        if models is None:
+            return None, None
+        version = await self._ask("/version", "version", read_version)
+        if self._inquiry is None:
+            try:
+                self._inquiry = await inquire(self._pin.get, self._settings.paths, models)
+            except NoReply as error:
+                self._failed("paths", str(error))
+            else:
+                self._succeeded("paths")
+        return models, version
+
     async def _ask(self, path: str, kind: str, read: Callable[[bytes], Said]) -> Said | None:
         """What the worker says, or None when it does not."""
         try:
-            reply = await self._control.get(path)
+            reply = await self._pin.get(path)
             if reply.status != 200:
                 raise Malformed(f"{path} answered {reply.status}")
             said = read(reply.body)
@@ -200,9 +279,12 @@ class WorkerMonitor:
 
     def _incarnation(self) -> str:
         start = self._process_start
-        if start is None or self._several_processes:
-            return self.registration.incarnation
-        return f"{self.registration.incarnation}.{start:.2f}"
+        return self._place("" if start is None or self._several_processes else f".{start:.2f}")
+
+    def _place(self, start: str = "") -> str:
+        """The registration, the start of the process there, and the address where its name does not say that."""
+        where = "" if self._known_at == self._own_address else f"@{self._known_at}"
+        return f"{self.registration.incarnation}{start}{where}"
 
     def _learn_start(self, start: float | None) -> None:
         """A later start is another process. An earlier one is not a restart: several processes answer in turn, and
@@ -227,13 +309,15 @@ class WorkerMonitor:
             await asyncio.sleep(max(0.0, interval_s - (self._context.clock() - begun)))
 
     async def _scrape(self) -> None:
-        worker_id = self.worker.id
+        worker_id, address = self.worker.id, self._pin.address
         taken_at, own = self._context.clock(), self._context.own_in_flight(worker_id)
         try:
-            reply = await self._control.get("/metrics")
+            reply = await self._pin.get("/metrics")
         except NoReply as error:
             self._failed("load", str(error))
             return
+        if address != self._pin.address:
+            return  # from where it was before
         if reply.status != 200:
             self._failed("load", f"/metrics answered {reply.status}")
             return
@@ -251,6 +335,16 @@ class WorkerMonitor:
         self._emit(LoadSampled(worker_id, self.worker.incarnation, sample))
 
     # How
+
+    def _control(self, address: str) -> WorkerControl:
+        return WorkerControl(
+            self.registration.url,
+            address,
+            api_key=self._settings.worker_api_key,
+            timeout_s=self._settings.health_check_timeout_s,
+            tls=self._context.tls,
+            start=self._context.start,
+        )
 
     async def _turn(self, kind: str, work: Callable[[], Awaitable[None]]) -> None:
         """One turn that cannot end its loop. What it raises is a fault of ours: a worker's are told by their kind."""

@@ -17,6 +17,12 @@ PROCESS_START = (b"process_start_time_seconds",)
 """Names by version of the engine, newest first. The first that is there is used alone: versions that rename a metric
 expose both names for a while, and their sum would be twice the truth."""
 
+ENGINES = ((b"\ndynamo_", "dynamo"), (b"\nsglang:", "sglang"), (b"\nvllm:", "vllm"))
+"""Whose names a page has, and what that engine is called. The first counts: who wraps an engine repeats its metrics."""
+
+SPEC_DECODE = b"\nvllm:spec_decode_num_drafts_total"
+"""vLLM exposes it from its start on when, and only when, it decodes speculatively."""
+
 MAX_VALUE = 1e15
 
 
@@ -27,6 +33,7 @@ class EngineMetrics:
     running, waiting: requests, summed. prefix_hits, prefix_queries: tokens since the start, summed.
     kv_usage: share of KV blocks in use, 0..1, of the fullest engine. Which engine a request goes to is not ours to
     choose, and an engine preempts when it is full itself: a mean over one full and one empty engine would hide that.
+    engine: its name, "" when it is none that we know. spec_decode: whether it decodes speculatively.
     process_start: seconds since the epoch on the worker's clock, good for telling processes apart and for nothing else.
     """
 
@@ -36,6 +43,8 @@ class EngineMetrics:
     prefix_hits: float | None = None
     prefix_queries: float | None = None
     process_start: float | None = None
+    engine: str = ""
+    spec_decode: bool | None = None
 
 
 def read_metrics(page: bytes) -> EngineMetrics:
@@ -50,6 +59,8 @@ def read_metrics(page: bytes) -> EngineMetrics:
         _total(page, PREFIX_HITS),
         _total(page, PREFIX_QUERIES),
         starts[0] if len(starts) == 1 else None,
+        next((engine for begin, engine in ENGINES if begin in page), ""),
+        SPEC_DECODE in page if b"\n" + RUNNING[0] in page else None,
     )
 
 

@@ -10,10 +10,11 @@ that it does not know and ignores members that it does not know, so a later vers
 """
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 
+from app.core.fleet.address import parse_worker_url
+from app.core.fleet.address import worker_id as worker_id_of
 from app.core.fleet.load import LoadSample
 from app.core.fleet.registry import ProcessLoad, Registration, WorkerSource
 from app.core.fleet.tenant import GatewayUsage
@@ -55,11 +56,11 @@ def decode_registration(worker_id: str, value: bytes) -> Registration:
         raise Malformed("it is another worker's")
     url = _text(fields, "url")
     try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or (parts.port == 0):
-            raise Malformed("its url is not an http(s) origin")
+        is_canonical = parse_worker_url(url) == url
     except ValueError:
-        raise Malformed("its url is not a URL") from None
+        raise Malformed("its url cannot be a worker's") from None
+    if not is_canonical or worker_id_of(url) != worker_id:
+        raise Malformed("its id does not follow from its url")
     try:
         source = WorkerSource(_text(fields, "source"))
     except ValueError:

@@ -14,7 +14,7 @@ from app.store.folder import StoreFolder, find_binary
 log = logging.getLogger("warmset.store")
 
 LAUNCHER = Path(__file__).with_name("launch.py")
-READY_S = 10.0
+READY_S = 30.0
 """Longest wait for the server to answer PING; it may have a log of appended commands to load."""
 STOP_S = 3.0
 """Wait after SIGTERM, before SIGKILL."""

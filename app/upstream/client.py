@@ -1,9 +1,13 @@
-"""The data path's client: one origin per worker address, each with its idle connections."""
+"""The data path's client: one origin per worker address, each with its idle connections.
+
+It looks no name up: a worker comes with the address that its name was checked and pinned to, and the name is used for
+the Host header and for TLS alone. It follows no redirect either; an answer is an answer.
+"""
 
 import asyncio
 import ssl
-from urllib.parse import urlsplit
 
+from app.core.fleet.address import bracketed, destination_of, literal_address
 from app.core.fleet.exchange import Call, UpstreamError
 from app.core.fleet.reasons import Failure
 from app.core.fleet.worker import Worker
@@ -18,7 +22,7 @@ SWEEP_S = 1.0
 class HttpUpstream:
     """Sends calls to workers over kept-alive connections. Belongs to one event loop.
 
-    connect_timeout_s: for name look-up, TCP and TLS together. limits: for each exchange.
+    connect_timeout_s: for TCP and TLS together. limits: for each exchange.
     credential: bearer token that workers want, sent with every call.
     """
 
@@ -34,12 +38,12 @@ class HttpUpstream:
         self._limits = limits
         self._credential = credential
         self._tls = tls
-        self._origins: dict[str, _Origin] = {}
+        self._origins: dict[tuple[str, str], _Origin] = {}
         self._sweep: asyncio.TimerHandle | None = None
 
     async def send(self, worker: Worker, call: Call) -> WorkerAnswer:
         """Send `call` and wait for the head of the answer. Raises UpstreamError. Cancelling closes the connection."""
-        origin = self._origins.get(worker.url) or self._open_origin(worker.url)
+        origin = self._origins.get((worker.url, worker.address)) or self._open_origin(worker)
         head = origin.render_head(call)
         connection = origin.take_idle()
         if connection is not None:
@@ -67,8 +71,9 @@ class HttpUpstream:
             origin.close()
         self._origins.clear()
 
-    def _open_origin(self, url: str) -> "_Origin":
-        origin = self._origins[url] = _Origin(url, self._credential, self._tls)
+    def _open_origin(self, worker: Worker) -> "_Origin":
+        origin = _Origin(worker.url, worker.address, self._credential, self._tls)
+        self._origins[worker.url, worker.address] = origin
         if self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_idle)
         return origin
@@ -76,24 +81,25 @@ class HttpUpstream:
     def _sweep_idle(self) -> None:
         """Close what has been idle too long, and forget addresses that nothing goes to any more."""
         loop = asyncio.get_running_loop()
-        for url, origin in list(self._origins.items()):
+        for place, origin in list(self._origins.items()):
             origin.drop_idle_since(loop.time() - IDLE_S)
             if not origin.connections and not origin.pending:
-                del self._origins[url]
+                del self._origins[place]
         self._sweep = loop.call_later(SWEEP_S, self._sweep_idle) if self._origins else None
 
 
 class _Origin:
     """One address: how to reach it, its idle connections, and the head bytes that every call to it shares."""
 
-    def __init__(self, url: str, credential: str | None, tls: ssl.SSLContext | None) -> None:
-        parts = urlsplit(url)
+    def __init__(self, url: str, address: str, credential: str | None, tls: ssl.SSLContext | None) -> None:
+        scheme, host, self._port, path = destination_of(url)
         self._loop = asyncio.get_running_loop()
-        self._host = parts.hostname or ""
-        self._tls = (tls or ssl.create_default_context()) if parts.scheme == "https" else None
-        self._port = parts.port or (443 if self._tls else 80)
-        self._prefix = parts.path.rstrip("/").encode()
-        shared = b"host: " + parts.netloc.encode() + b"\r\n"
+        self._address = address or literal_address(host)
+        self._tls = (tls or ssl.create_default_context()) if scheme == "https" else None
+        self._name = host if self._tls else None
+        """Whom the certificate must be for, however the worker is reached."""
+        self._prefix = path.encode()
+        shared = b"host: %s:%d\r\n" % (bracketed(host).encode(), self._port)
         if credential:
             shared += b"authorization: Bearer " + credential.encode() + b"\r\n"
         # Answers are relayed as they came, so they must come in a form that every client can read.
@@ -127,13 +133,19 @@ class _Origin:
 
     async def connect(self, timeout_s: float) -> Connection:
         """A fresh connection; UpstreamError(CONNECT) when there is none in time."""
+        if self._address is None:
+            raise UpstreamError(Failure.CONNECT, "the worker's name was not looked up yet")
         self.pending += 1
         try:
             async with asyncio.timeout(timeout_s):
                 # Cancelled at any moment, this closes what it opened, though not always with a connection_lost: so a
                 # connection is counted only from here on.
                 _, connection = await self._loop.create_connection(
-                    lambda: Connection(self._loop, self), self._host, self._port, ssl=self._tls
+                    lambda: Connection(self._loop, self),
+                    self._address,
+                    self._port,
+                    ssl=self._tls,
+                    server_hostname=self._name,
                 )
         except TimeoutError:
             raise UpstreamError(Failure.CONNECT, f"no connection within {timeout_s:g} s") from None

@@ -25,6 +25,9 @@ MAX_HEADER_BYTES = 1024 * 1024
 
 MAX_HEADERS = 1000
 
+MAX_FRAMING_BYTES = 2 * MAX_HEADER_BYTES
+"""That come without a byte of a body: the parser tells of a header when it is whole, and keeps one without an end."""
+
 HOP_BY_HOP = frozenset(
     (
         b"connection",
@@ -168,6 +171,7 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._headers: list[Header] = []
         self._header_bytes = 0
+        self._framing_bytes = 0
         self._is_delimited = False
 
     @property
@@ -187,6 +191,7 @@ class Connection(asyncio.Protocol):
         answer = self._answer = WorkerAnswer(self)
         self._exchanges += 1
         self._received = False
+        self._framing_bytes = 0
         self._limits = limits
         self._began_at = self._heard_at = self._loop.time()
         self._timer = self._loop.call_at(self._due(limits), self._check_time)
@@ -227,10 +232,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received = True
         self._heard_at = self._loop.time()
+        self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(f"malformed answer: {error}")
+        if self._framing_bytes > MAX_FRAMING_BYTES and self._answer is not None:
+            self._fail(f"{MAX_FRAMING_BYTES} bytes without one of a body")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -277,6 +285,7 @@ class Connection(asyncio.Protocol):
             self._hasten()
 
     def on_body(self, data: bytes) -> None:
+        self._framing_bytes = 0
         if self._answer is not None and self._answer.body_arrived(data) and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()

@@ -18,6 +18,7 @@ from app.api.listener import Listener, Reservation
 from app.api.monitoring import Monitoring
 from app.config.addresses import is_loopback
 from app.config.schema import Config
+from app.core.fleet.allow import DestinationRules, parse_allow_list
 from app.core.fleet.events import Event, HealthReported, WorkerDraining, WorkerSeen
 from app.core.fleet.tenant import Plane
 from app.core.journal import FleetEvent, to_record
@@ -35,6 +36,7 @@ from app.runtime.status import Status
 from app.runtime.tasks import Tasks
 from app.runtime.tenancy import TenantControl
 from app.signals.control import tls_context
+from app.signals.destinations import Destinations
 from app.signals.fleet import FleetMonitor
 from app.signals.monitor import MonitorContext, MonitorSettings
 from app.store.embedded import EmbeddedServer
@@ -123,7 +125,8 @@ class ControlProcess:
             further=(serving, restarts),
         )
         store = await self._open_store(metrics)
-        monitors = self._monitors()
+        destinations = self._destinations()
+        monitors = self._monitors(destinations)
 
         def ended(families: list[Any]) -> None:
             merged.retire(families)
@@ -144,6 +147,7 @@ class ControlProcess:
             self.router,
             store,
             monitors,
+            destinations=destinations,
             process=name,
             in_flight=processes.in_flight,
             tell=self._learn,
@@ -219,16 +223,22 @@ class ControlProcess:
         self._stack.push_async_callback(store.close)
         return store
 
-    def _monitors(self) -> FleetMonitor:
+    def _destinations(self) -> Destinations:
+        allow, configured = parse_allow_list(self.config.worker_url_allow), frozenset(self.config.worker_urls)
+        return Destinations(DestinationRules(allow, configured), start=self._tasks.start)
+
+    def _monitors(self, destinations: Destinations) -> FleetMonitor:
         config = self.config
         settings = MonitorSettings(
             health_check_interval_s=config.health_check_interval_secs,
             health_check_timeout_s=config.health_check_timeout_secs,
             load_interval_s=config.load_monitor_interval_secs,
             worker_api_key=_secret(config.worker_api_key),
+            paths=[endpoint.path for endpoint in ENDPOINTS],
         )
         monitors = FleetMonitor(
             MonitorContext(
+                destinations=destinations,
                 tls=tls_context(),
                 settings=settings,
                 emit=self._learn,

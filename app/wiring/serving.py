@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import socket
 from contextlib import AsyncExitStack
+from math import ceil
 
 from app import __version__
 from app.api.auth import Keys, fixed_grants
@@ -12,7 +13,8 @@ from app.api.data import DataPlane
 from app.api.endpoints import ENDPOINTS
 from app.api.limits import EdgeLimits
 from app.api.listener import Listener
-from app.api.proxy import Proxy, ProxyOptions
+from app.api.options import ProxyOptions
+from app.api.proxy import Proxy
 from app.api.tenancy import Tenancy, TenantSalt
 from app.config.schema import Config
 from app.core.fleet.tenant import Plane
@@ -100,8 +102,13 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
 def _edge_limits(config: Config, metrics: Metrics) -> EdgeLimits:
     return EdgeLimits(
         max_head_bytes=config.max_head_bytes,
+        max_headers=config.max_headers,
+        max_target_bytes=config.max_url_bytes,
         head_timeout_s=config.request_head_timeout_secs,
+        body_window_s=config.body_pace_window_secs,
+        body_pace=ceil(config.min_body_bytes_per_sec * config.body_pace_window_secs),
         max_connections=config.max_connections,
+        max_connections_per_client=config.max_connections_per_client,
         write_stall_s=config.write_stall_timeout_secs,
         on_refused=lambda reason: metrics.refused(reason.value),
     )
@@ -122,8 +129,9 @@ def _proxy(config: Config, gateway: Gateway, keys: Keys, admission: Admission, m
             config.max_body_bytes,
             config.model_alias,
             config.expose_routing_headers,
-            BodyLimits(max_inputs=config.max_batch_inputs, max_n=config.max_n),
+            BodyLimits(config.max_batch_inputs, config.max_n, config.max_string_chars, config.max_json_keys),
             config.max_inflight_body_bytes,
+            config.sse_keepalive_secs,
         ),
         EndedRequests(metrics),
         tasks,

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -13,6 +14,9 @@ from app.config.schema import Config
 from app.core.fleet.tenant import KeySet, Plane
 from app.core.tenants.keyring import Keyring
 from app.runtime.tenancy import KeysFile
+
+ADMIN = "admin"
+"""The name, in logs, of the one key that `admin_api_key` sets."""
 
 log = logging.getLogger("warmset.tenants")
 
@@ -36,7 +40,7 @@ def with_hash_keys(config: Config) -> Config:
 def admin_ring(config: Config) -> Keyring:
     """Of the admin plane: the key of the configuration, and later those of the keys file."""
     keys = [config.admin_api_key.get_secret_value()] if config.admin_api_key else []
-    return Keyring(fixed_grants(keys, "admin_api_key", Plane.ADMIN), is_closed=True)
+    return Keyring([replace(grant, name=ADMIN) for grant in fixed_grants(keys, ADMIN, Plane.ADMIN)], is_closed=True)
 
 
 def keys_file(config: Config) -> KeysFile | None:

@@ -12,9 +12,10 @@ import pytest
 
 from app.api.auth import Keys, fixed_grants
 from app.api.data import DataPlane
-from app.api.limits import DEFAULT_LIMITS, EdgeLimits
+from app.api.limits import EdgeLimits
 from app.api.listener import Listener
-from app.api.proxy import Proxy, ProxyOptions
+from app.api.options import ProxyOptions
+from app.api.proxy import Proxy
 from app.api.tenancy import Tenancy, TenantSalt
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.events import HealthReported, WorkerSeen
@@ -35,6 +36,16 @@ from app.runtime.tasks import Tasks
 from app.upstream.client import HttpUpstream
 from app.upstream.connection import TimeLimits
 from tests.fakes.raw_worker import RawWorker
+from tests.patience import FOR_EVER_S, PATIENCE_S, eventually, patience
+
+PATIENT = EdgeLimits(head_timeout_s=FOR_EVER_S, body_window_s=FOR_EVER_S, write_stall_s=FOR_EVER_S)
+"""For tests of something else than time."""
+
+
+@pytest.fixture(autouse=True)
+def _refused_clients_have_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that goes on sending may need longer than a moment to read why it was refused."""
+    monkeypatch.setattr("app.api.edge.LINGER_S", FOR_EVER_S)
 
 
 @dataclass
@@ -89,12 +100,15 @@ class Edge:
         self.gateway.handle(HealthReported(name, "1", healthy=True))
 
     async def at_rest(self) -> None:
-        for _ in range(200):
-            loads = [state.in_flight for state in self.router.workers.values()]
-            if not self.router.open_requests and not any(loads) and not self.busy_connections:
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError(f"still held: {self.router.open_requests} requests, {self.busy_connections} connections")
+        try:
+            await eventually(lambda: not self._held())
+        except AssertionError:
+            raise AssertionError(f"still held: {self._held()}") from None
+
+    def _held(self) -> dict[str, int]:
+        held = {f"load of {name}": state.in_flight for name, state in self.router.workers.items()}
+        held |= {"requests": self.router.open_requests, "connections": self.busy_connections}
+        return {what: number for what, number in held.items() if number}
 
     @property
     def busy_connections(self) -> int:
@@ -125,13 +139,13 @@ class Talk:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def rest(self, limit_s: float = 5) -> bytes:
+    async def rest(self) -> bytes:
         """Everything until the gateway closes."""
-        async with asyncio.timeout(limit_s):
+        async with patience():
             return await self.reader.read()
 
-    async def until(self, mark: bytes, limit_s: float = 5) -> bytes:
-        async with asyncio.timeout(limit_s):
+    async def until(self, mark: bytes) -> bytes:
+        async with patience():
             return await self.reader.readuntil(mark)
 
     def leave(self) -> None:
@@ -152,35 +166,42 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             salt: TenantSalt = TenantSalt.OFF,
             aliases: dict[str, str] | None = None,
             max_body_bytes: int = 1 << 20,
-            request_timeout_s: float = 10.0,
-            first_byte_s: float = 10.0,
-            idle_s: float = 10.0,
-            edge_limits: EdgeLimits = DEFAULT_LIMITS,
+            request_timeout_s: float = FOR_EVER_S,
+            first_byte_s: float = FOR_EVER_S,
+            idle_s: float = FOR_EVER_S,
+            edge_limits: EdgeLimits = PATIENT,
             policy: str = "round_robin",
             max_held_bytes: int = 1 << 30,
+            sse_keepalive_s: float = 0.0,
+            clock: Callable[[], float] = monotonic,
         ) -> Edge:
+            """`clock`: what limits of tenants are measured by."""
             tasks = Tasks()
             stack.push_async_callback(tasks.stop)
             told = Told()
             router = Router(make_policy(policy), random.Random(0))
             upstream = HttpUpstream(
-                connect_timeout_s=1, limits=TimeLimits(request_timeout_s, first_byte_s, idle_s), credential="worker-key"
+                connect_timeout_s=PATIENCE_S,
+                limits=TimeLimits(request_timeout_s, first_byte_s, idle_s),
+                credential="worker-key",
             )
             stack.callback(upstream.close)
             gateway = Gateway(router, upstream, told, monotonic)
             options = ProxyOptions(
-                max_body_bytes, aliases or {}, expose_routing_headers=True, max_held_bytes=max_held_bytes
+                max_body_bytes,
+                aliases or {},
+                expose_routing_headers=True,
+                max_held_bytes=max_held_bytes,
+                sse_keepalive_s=sse_keepalive_s,
             )
             ids = count(1)
             fixed = fixed_grants(keys, "api_key", Plane.DATA)
             ring, admission = Keyring(fixed, is_closed=key_set is not None), Admission()
             if key_set is not None:
                 ring.replace(key_set.grants)
-                admission.replace(key_set, monotonic())
+                admission.replace(key_set, clock())
             tenancy = Tenancy(admission, Namespace([b"a secret of sixteen bytes"]), salt)
-            proxy = Proxy(
-                gateway, Keys(ring, wall), tenancy, options, told, tasks, monotonic, lambda: f"made-{next(ids)}"
-            )
+            proxy = Proxy(gateway, Keys(ring, wall), tenancy, options, told, tasks, clock, lambda: f"made-{next(ids)}")
             listener = Listener("127.0.0.1", 0, name="data")
             listener.bind()
             app = DataPlane(proxy, router, aliases or {}, Readiness(router).problem)
@@ -194,7 +215,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
                 await listener.stop(serving, 0.2, cut_now)
 
             stack.push_async_callback(stop)
-            await asyncio.sleep(0.01)
+            await eventually(lambda: listener._server is not None and listener._server.started)
             return edge
 
         yield start

@@ -10,8 +10,9 @@ import pytest
 
 from app.api.admin import BODY_MAX, make_admin_app
 from app.api.auth import Keys, fixed_grants
-from app.core.fleet.address import parse_worker_url, worker_id
-from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.address import destination_of, parse_worker_url, worker_id
+from app.core.fleet.allow import DestinationRules, parse_allow_list
+from app.core.fleet.errors import DestinationRefused, NameUnknown, StoreUnavailable
 from app.core.fleet.registry import Registration, WorkerSource
 from app.core.fleet.tenant import Grant, Plane
 from app.core.tenants.keyring import Keyring
@@ -23,6 +24,7 @@ class FakeFleet:
     def __init__(self) -> None:
         self.workers: dict[str, Registration] = {}
         self.is_store_up = True
+        self.rules = DestinationRules()
         self.draining: dict[str, bool] = {}
 
     async def set_draining(self, worker: str, is_draining: bool) -> bool:
@@ -41,6 +43,11 @@ class FakeFleet:
 
     async def add(self, url: str) -> tuple[Registration, bool]:
         url = parse_worker_url(url)
+        why = self.rules.refusal(url)
+        if why is not None:
+            raise DestinationRefused(why)
+        if destination_of(url).host == "nobody":
+            raise NameUnknown("nobody cannot be looked up: not known")
         made = Registration(worker_id(url), url, f"i{len(self.workers)}", WorkerSource.ADMIN)
         if made.id in self.workers:
             return self.workers[made.id], False
@@ -112,9 +119,11 @@ async def test_a_worker_comes_and_goes(http: httpx.AsyncClient, caplog: pytest.L
         ("worker removed by admin", "gpu-1:8000"),
     ]
     assert caplog.records[0].client.startswith("127.0.0.1:")
+    assert [record.key for record in caplog.records] == [None, None], "no key was asked for"
 
 
-async def test_ids_with_a_path_and_an_ipv6_address(http: httpx.AsyncClient) -> None:
+async def test_ids_with_a_path_and_an_ipv6_address(http: httpx.AsyncClient, fleet: FakeFleet) -> None:
+    fleet.rules = DestinationRules(configured=frozenset(["http://gpu:80/a/b"]))
     for url in ("http://gpu/a/b", "http://[::1]:8000"):
         name = (await http.post("/workers", json={"url": url})).json()["id"]
         assert (await http.get(f"/workers/{name}")).json()["id"] == name
@@ -135,6 +144,63 @@ async def test_a_bad_url_is_told_with_its_rule(http: httpx.AsyncClient, url: str
     told = error(await http.post("/workers", json={"url": url}))
     assert (told["status"], told["type"], told["param"]) == (400, "invalid_request_error", "url")
     assert rule in told["message"]
+
+
+METADATA = [
+    "http://169.254.169.254/", "http://169.254.169.254:80", "https://169.254.170.2", "http://[fe80::1]:8000",
+    "http://[::ffff:169.254.169.254]/", "http://[::ffff:a9fe:a9fe]", "http://[64:ff9b::a9fe:a9fe]",
+    "http://[2002:a9fe:a9fe::]", "http://100.100.100.200", "http://[fd00:ec2::254]", "http://[fd00:ec2:0::0:254]",
+    "http://224.0.0.1", "http://[ff02::1]", "http://0.0.0.0:30001", "http://[::]:30001", "http://0.1.2.3",
+]  # fmt: skip
+
+SPELLINGS = [
+    "http://2852039166/", "http://0xa9fea9fe/", "http://0xA9.0xFE.0xA9.0xFE", "http://0251.0376.0251.0376",
+    "http://169.254.43518", "http://169.16689662", "http://169.254.169.254.", "http://0/", "http://2130706433/",
+    "http://0x7f.1/", "http://\uff11\uff16\uff19.254.169.254", "http://169\u3002254\u3002169\u3002254",
+    "http://[fe80::1%25eth0]/", "http://169%2e254.169.254", "http://[::1]@169.254.169.254", "http://a#@169.254.169.254",
+    "http://a?@169.254.169.254", "http://me:sesame@a", "file:///etc/passwd", "gopher://a:70", "http://a\\@b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", METADATA)
+@pytest.mark.parametrize("allow", [(), ("*", "0.0.0.0/0", "[::]/0")])
+async def test_where_no_worker_may_be_registered(
+    http: httpx.AsyncClient, fleet: FakeFleet, url: str, allow: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet.rules = DestinationRules(parse_allow_list(allow))
+    with caplog.at_level(logging.WARNING, "warmset.admin"):
+        told = error(await http.post("/workers", json={"url": url}))
+    assert (told["status"], told["code"], told["param"]) == (403, "worker_url_not_allowed", "url")
+    assert told["type"] == "permission_error"
+    assert "worker_urls" in told["message"]
+    assert [record.message for record in caplog.records] == ["worker refused"]
+    assert not fleet.workers
+
+
+@pytest.mark.parametrize("url", SPELLINGS)
+async def test_spellings_that_have_several_readings(http: httpx.AsyncClient, fleet: FakeFleet, url: str) -> None:
+    told = error(await http.post("/workers", json={"url": url}))
+    assert (told["status"], told["code"], told["param"]) == (400, "invalid_request", "url")
+    assert "sesame" not in told["message"]
+    assert not fleet.workers
+
+
+async def test_what_is_outside_of_the_list_is_told_what_is_inside(http: httpx.AsyncClient, fleet: FakeFleet) -> None:
+    fleet.rules = DestinationRules(parse_allow_list(["http://*.llm.svc:8000-8099", "10.0.0.0/8:7000"]))
+    for url in ("http://gpu.llm.svc:9000", "https://gpu.llm.svc:8000", "http://11.0.0.1", "http://10.0.0.1:7000/v2"):
+        told = error(await http.post("/workers", json={"url": url}))
+        assert (told["status"], told["code"]) == (403, "worker_url_not_allowed")
+    assert "worker_urls" in told["message"], "a path is for the configuration"
+    told = error(await http.post("/workers", json={"url": "http://11.0.0.1"}))
+    assert "allowed are http://*.llm.svc:8000-8099, 10.0.0.0/8:7000" in told["message"]
+    assert (await http.post("/workers", json={"url": "http://gpu.llm.svc:8000"})).status_code == 201
+
+
+async def test_a_name_that_nobody_knows_adds_nothing(http: httpx.AsyncClient, fleet: FakeFleet) -> None:
+    told = error(await http.post("/workers", json={"url": "http://nobody:80"}))
+    assert (told["status"], told["code"], told["param"]) == (400, "worker_name_unknown", "url")
+    assert "nothing was added" in told["message"]
+    assert not fleet.workers
 
 
 @pytest.mark.parametrize(
@@ -273,6 +339,18 @@ async def test_the_key_lets_in_by_any_name(fleet: FakeFleet) -> None:
 
 
 @pytest.mark.parametrize(
+    "host", ["x/livez?", "x/#@y", "127.0.0.1/livez#", "@127.0.0.1", "[::1]/livez", "localhost/livez"]
+)
+async def test_no_host_opens_what_needs_a_key(fleet: FakeFleet, host: str) -> None:
+    """Who builds the path anew from Host and target would read one that is open in some of these."""
+    async with client(fleet, key="sesame", headers={"host": host}) as http:
+        for path in ("/workers", "/status", "/livez/../workers", "//livez", "/LIVEZ", "/livez/"):
+            assert (await http.get(path)).status_code == 401
+        assert (await http.post("/workers", json={"url": "http://a:1"})).status_code == 401
+    assert not fleet.workers
+
+
+@pytest.mark.parametrize(
     ("host", "is_let_in"),
     [
         ("127.0.0.1:30001", True),
@@ -352,3 +430,33 @@ async def test_keys_of_the_admin_plane_open_it_and_their_loss_does_not(fleet: Fa
         assert [await status(key) for key in (None, "ops", "user", "else")] == [401, 200, 403, 401]
         ring.replace(grants[1:])
         assert [await status(key) for key in (None, "ops", "user")] == [401, 401, 403]
+
+
+async def test_who_changed_what_stands_in_the_log(fleet: FakeFleet, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "warmset.admin")
+    ring = Keyring(is_closed=True)
+    ring.replace([Grant(name, "t", sha256(key).digest(), planes=(Plane.ADMIN,)) for name, key in KEYS.items()])
+    app = make_admin_app(fleet, dict, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), may_be_open=False)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:30001") as http:
+        for name, method, path in (
+            ("ops-1", "POST", "/workers"),
+            ("ops-2", "POST", "/workers"),  # is there already: changes nothing
+            ("ops-2", "POST", "/workers/a:1/drain"),
+            ("ops-1", "POST", "/workers/a:1/resume"),
+            ("ops-1", "POST", "/workers/b:1/drain"),  # is not there
+            ("ops-1", "GET", "/workers/a:1"),
+            ("ops-2", "DELETE", "/workers/a:1"),
+        ):
+            headers = {"authorization": f"Bearer {KEYS[name].decode()}"}
+            body = {"url": "http://a:1"} if path == "/workers" else None
+            assert (await http.request(method, path, headers=headers, json=body)).status_code in (200, 201, 404)
+    assert [(record.key, record.message, record.worker) for record in caplog.records] == [
+        ("ops-1", "worker added by admin", "a:1"),
+        ("ops-2", "worker drained by admin", "a:1"),
+        ("ops-1", "worker resumed by admin", "a:1"),
+        ("ops-2", "worker removed by admin", "a:1"),
+    ]
+    assert "sesame" not in "".join(str(vars(record)) for record in caplog.records)
+
+
+KEYS = {"ops-1": b"sesame-1", "ops-2": b"sesame-2"}

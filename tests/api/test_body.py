@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.body import MAX_KEYS, BodyLimits, InvalidBody, parse_body
+from app.api.body import MAX_DEPTH, BodyLimits, InvalidBody, parse_body
 
-LIMITS = BodyLimits(max_inputs=4, max_n=3, max_string_chars=50)
+LIMITS = BodyLimits(max_inputs=4, max_n=3, max_string_chars=50, max_keys=20)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,8 @@ def test_what_all_read_alike(body: bytes) -> None:
         ({"prompt": [[1], [2], [3], [4], [5]]}, "prompt"),
         ({"documents": [{}] * 5}, "documents"),
         ({"prompt": "x" * 51}, "prompt"),
-        ({str(number): 1 for number in range(MAX_KEYS + 1)}, None),
+        ({"prompt": ["x", "x" * 51]}, "prompt"),
+        ({str(number): 1 for number in range(21)}, None),
     ],
 )
 def test_limits(document: dict[str, object], param: str | None) -> None:
@@ -83,15 +84,42 @@ def test_limits(document: dict[str, object], param: str | None) -> None:
     assert refused.value.param == param
 
 
-@pytest.mark.parametrize("document", [{"n": 3}, {"input": ["x"] * 4}, {"prompt": list(range(1000))}, {"n": True}])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"n": 3},
+        {"input": ["x" * 50] * 4},
+        {"input": []},
+        {"prompt": list(range(1000))},
+        {"n": True},
+        {str(number): 1 for number in range(20)},
+    ],
+)
 def test_within_limits(document: dict[str, object]) -> None:
     assert parse_body(json.dumps(document).encode(), LIMITS) == document
+
+
+@pytest.mark.parametrize("brackets", [b"[]", b"{}"])
+@pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 1])
+def test_depth(levels: int, brackets: bytes) -> None:
+    """The parser's own bound, which our words repeat."""
+    opening, closing = (b"[", b"]") if brackets == b"[]" else (b'{"a":', b"}")
+    body = b'{"a":' + opening * (levels - 1) + brackets + closing * (levels - 1) + b"}"
+    if levels == MAX_DEPTH:
+        assert parse_body(body, LIMITS)
+    else:
+        with pytest.raises(InvalidBody, match=f"more than {MAX_DEPTH} levels"):
+            parse_body(body, LIMITS)
 
 
 KEYS = st.sampled_from(["model", "stream", "a", "b", "\u00e9"])
 
 
-@given(st.lists(st.tuples(KEYS, st.integers()), max_size=6), st.booleans())
+INTEGERS = st.integers(-(2**63), 2**64 - 1)
+"""Beyond these our parser reads a number of the other kind, which matters to nobody: the body goes on as it came."""
+
+
+@given(st.lists(st.tuples(KEYS, INTEGERS), max_size=6), st.booleans())
 def test_a_repeated_key_is_always_found(items: list[tuple[str, int]], is_ascii: bool) -> None:
     members = ",".join(f"{json.dumps(key, ensure_ascii=is_ascii)}:{value}" for key, value in items)
     body = ("{" + members + "}").encode()

@@ -10,6 +10,7 @@ from app.api.endpoints import ENDPOINTS
 from app.core.fleet.reasons import Outcome
 from tests.api.conftest import Edge, StartEdge
 from tests.fakes.raw_worker import OK, Connected, RawWorker
+from tests.patience import eventually, soon
 
 BODY = b'{"model": "m", "stream": true}'
 
@@ -74,6 +75,8 @@ class Client:
 
     async def send(self, message: Any) -> None:
         await asyncio.sleep(0)
+        assert not self.is_complete.is_set(), "nothing follows the end"
+        assert (message["type"] == "http.response.start") is not bool(self.sent), "one head, before everything else"
         self.sent.append(message)
         if message["type"] == "http.response.body" and not message["more_body"]:
             self.is_complete.set()
@@ -116,14 +119,42 @@ async def never_answers(connection: Connected) -> None:
     await connection.read_request()
 
 
-SCRIPTS = {"json": json_answer, "stream": stream_answer, "broken": broken_stream, "none": never_answers}
+async def late_stream(connection: Connected) -> None:
+    while True:
+        await connection.read_request()
+        await asyncio.sleep(0.008)
+        await connection.send(STREAM)
+        await asyncio.sleep(0.008)
+        await connection.send(b"9\r\ndata: 1\n\n\r\n0\r\n\r\n")
 
 
+async def late_error(connection: Connected) -> None:
+    while True:
+        await connection.read_request()
+        await asyncio.sleep(0.008)
+        await connection.send(b"HTTP/1.1 500 Oh\r\ncontent-length: 2\r\n\r\n{")
+        await asyncio.sleep(0.004)
+        await connection.send(b"}")
+
+
+SCRIPTS = {
+    "json": json_answer,
+    "stream": stream_answer,
+    "broken": broken_stream,
+    "none": never_answers,
+    "late stream": late_stream,
+    "late error": late_error,
+}
+
+
+@pytest.mark.parametrize("keepalive_s", [0.0, 0.003])
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("is_first_dead", [False, True])
 @pytest.mark.parametrize("script", SCRIPTS)
-async def test_cancelled_anywhere(start_edge: StartEdge, script: str, is_first_dead: bool, is_late: bool) -> None:
-    edge = await start_edge()
+async def test_cancelled_anywhere(
+    start_edge: StartEdge, script: str, is_first_dead: bool, is_late: bool, keepalive_s: float
+) -> None:
+    edge = await start_edge(sse_keepalive_s=keepalive_s)
     async with RawWorker() as dead, RawWorker(SCRIPTS[script]) as worker:
         if is_first_dead:
             edge.add(dead)
@@ -141,8 +172,8 @@ async def test_cancelled_anywhere(start_edge: StartEdge, script: str, is_first_d
         assert endings[-1] is None, "at last it ran to its end without being cancelled"
         assert len(endings) > 5, "it was cancelled in many places"
         assert len(edge.told.records) == len(endings), "each one was accounted for once"
-    await asyncio.sleep(0.02)
-    assert edge.upstream.open_connections == 0
+    await eventually(lambda: not [task for task in edge.tasks._running if task.get_name() == "keep-alive"])
+    await eventually(lambda: edge.upstream.open_connections == 0)
 
 
 async def run_once(edge: Edge, place: int, is_late: bool) -> bool | None:
@@ -162,7 +193,7 @@ async def run_once(edge: Edge, place: int, is_late: bool) -> bool | None:
         place,
         is_late=is_late,
     )
-    await asyncio.wait_for(run(work), 5)
+    await soon(run(work))
     if not work.was_cancelled:
         assert client.is_complete.is_set()
         return None

@@ -3,6 +3,8 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -11,18 +13,22 @@ from app.api.limits import EdgeLimits
 from app.api.listener import Listener
 from app.api.respond import Receive, Scope, Send, send_json
 from app.runtime.tasks import Tasks
+from tests.patience import FOR_EVER_S, eventually, patience, undisturbed
 
 REFUSED: list[EdgeReason] = []
 LIMITS = EdgeLimits(
     max_head_bytes=4096,
     max_headers=20,
     max_target_bytes=500,
-    head_timeout_s=0.3,
-    body_window_s=0.3,
+    head_timeout_s=FOR_EVER_S,
+    body_window_s=FOR_EVER_S,
     body_pace=100,
     max_connections=6,
     on_refused=REFUSED.append,
 )
+HASTY_HEAD = replace(LIMITS, head_timeout_s=0.3)
+HASTY_BODY = replace(LIMITS, body_window_s=0.3)
+"""For those who are to miss them. A pause of the machine cannot make anybody else do so."""
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,20 +44,46 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await send_json(send, 200, json.dumps({"path": scope["path"], "body": body.decode()}).encode())
 
 
-@pytest.fixture
-async def port() -> AsyncIterator[int]:
+@asynccontextmanager
+async def running(limits: EdgeLimits) -> AsyncIterator[Listener]:
     tasks = Tasks()
     listener = Listener("127.0.0.1", 0, name="edge")
     listener.bind()
-    serving = tasks.start(listener.run(echo, LIMITS), "edge")
-    await asyncio.sleep(0.02)
+    serving = tasks.start(listener.run(echo, limits), "edge")
+    await eventually(lambda: listener._server is not None and listener._server.started)
     REFUSED.clear()
-    yield int(listener.url.rpartition(":")[2])
+    yield listener
     await listener.stop(serving, 0.3, asyncio.get_running_loop().create_future())
     await tasks.stop()
 
 
-async def talk(port: int, *pieces: bytes, pause_s: float = 0.0, limit_s: float = 5.0) -> bytes:
+def port_of(listener: Listener) -> int:
+    return int(listener.url.rpartition(":")[2])
+
+
+def connections_of(listener: Listener) -> int:
+    assert listener._server is not None
+    return len(listener._server.server_state.connections)
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[Listener]:
+    async with running(LIMITS) as started:
+        yield started
+
+
+@pytest.fixture
+def port(listener: Listener) -> int:
+    return port_of(listener)
+
+
+@pytest.fixture
+async def hasty_port() -> AsyncIterator[int]:
+    async with running(HASTY_HEAD) as started:
+        yield port_of(started)
+
+
+async def talk(port: int, *pieces: bytes, pause_s: float = 0.0) -> bytes:
     """Send the pieces, and read until the server closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -61,7 +93,7 @@ async def talk(port: int, *pieces: bytes, pause_s: float = 0.0, limit_s: float =
             writer.write(piece)
             if pause_s:
                 await asyncio.sleep(pause_s)
-        async with asyncio.timeout(limit_s):
+        async with patience():
             return await reader.read()
     except ConnectionError:
         return b""
@@ -121,39 +153,87 @@ async def test_a_request_in_any_pieces(port: int, step: int) -> None:
     assert answered(await talk(port, *pieces, pause_s=0.0001)) == (200, '{"a": 1}')
 
 
-async def test_a_head_that_does_not_end(port: int) -> None:
-    assert answered(await talk(port, b"POST /x HTTP/1.1\r\nhost: h\r\n")) == (408, "head_timeout")
+async def test_a_head_that_does_not_end(hasty_port: int) -> None:
+    assert answered(await talk(hasty_port, b"POST /x HTTP/1.1\r\nhost: h\r\n")) == (408, "head_timeout")
 
 
-async def test_a_connection_that_says_nothing(port: int) -> None:
-    assert answered(await talk(port)) == (408, "head_timeout")
+async def test_a_connection_that_says_nothing(hasty_port: int) -> None:
+    assert answered(await talk(hasty_port)) == (408, "head_timeout")
 
 
-async def test_a_head_that_drips(port: int) -> None:
+async def test_a_head_that_drips(hasty_port: int) -> None:
     drips = [b"POST /x HTTP/1.1\r\nhost: h\r\n", *[b"x: y\r\n"] * 12]
-    assert answered(await talk(port, *drips, pause_s=0.05)) == (408, "head_timeout")
+    assert answered(await talk(hasty_port, *drips, pause_s=0.05)) == (408, "head_timeout")
 
 
-async def test_a_body_that_drips(port: int) -> None:
+async def test_a_body_that_drips() -> None:
     drips = [b"POST /x HTTP/1.1\r\nhost: h\r\ncontent-length: 1000\r\n\r\n", *[b"x"] * 20]
-    assert answered(await talk(port, *drips, pause_s=0.05)) == (408, "body_timeout")
+    async with running(HASTY_BODY) as listener:
+        assert answered(await talk(port_of(listener), *drips, pause_s=0.05)) == (408, "body_timeout")
 
 
-async def test_a_slow_body_that_keeps_the_pace(port: int) -> None:
+async def test_a_slow_body_that_keeps_the_pace() -> None:
     raw = b"POST /x HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 1000\r\n\r\n"
-    assert answered(await talk(port, raw, *[b"x" * 50] * 20, pause_s=0.05)) == (200, "x" * 1000)
+
+    async def attempt(scale: float) -> None:
+        async with running(replace(LIMITS, body_window_s=0.3 * scale)) as listener:
+            pieces = [b"x" * 50] * 20
+            assert answered(await talk(port_of(listener), raw, *pieces, pause_s=0.05 * scale)) == (200, "x" * 1000)
+
+    await undisturbed(attempt, pause_s=0.05)
 
 
-async def test_more_connections_than_accepted(port: int) -> None:
+async def test_who_was_refused_is_not_listened_to_for_long(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.api.edge.LINGER_S", 0.05)
+    _, writer = await asyncio.open_connection("127.0.0.1", port_of(listener))
+    writer.write(b"NONSENSE\r\n\r\n")
+    await eventually(lambda: REFUSED)
+    await eventually(lambda: not connections_of(listener))
+    writer.transport.abort()
+
+
+async def test_more_connections_than_accepted(listener: Listener, port: int) -> None:
     open_ones = [await asyncio.open_connection("127.0.0.1", port) for _ in range(6)]
-    await asyncio.sleep(0.05)
+    await eventually(lambda: connections_of(listener) == 6)
     raw = await talk(port, request(body=b"{}"))
     assert answered(raw) == (503, "too_many_connections")
     assert b"retry-after: 1" in raw
     for _, writer in open_ones:
         writer.transport.abort()
-    await asyncio.sleep(0.05)
+    # The refused one is listened to for a while yet, and counts.
+    await eventually(lambda: connections_of(listener) < 6)
     assert answered(await talk(port, request(body=b"{}"))) == (200, "{}")
+
+
+async def test_more_connections_of_one_client_than_accepted() -> None:
+    limits = EdgeLimits(max_connections=20, max_connections_per_client=3, on_refused=REFUSED.append)
+    async with running(limits) as listener:
+        port = port_of(listener)
+        # Of two clients.
+        addresses = ["127.0.0.1", "127.0.0.2"] * 3
+        held = [await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0)) for address in addresses]
+        await eventually(lambda: connections_of(listener) == len(held))
+        for _ in range(3):
+            raw = await talk(port, request(body=b"{}"))
+            assert answered(raw) == (429, "too_many_client_connections")
+            assert raw.startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
+            assert b"retry-after: 1" in raw
+        assert REFUSED == [EdgeReason.TOO_MANY_CLIENT_CONNECTIONS] * 3
+        held[0][1].transport.abort()
+        await eventually(lambda: connections_of(listener) < len(held))
+        assert answered(await talk(port, request(body=b"{}"))) == (200, "{}")
+        for _, writer in held:
+            writer.transport.abort()
+
+
+async def test_without_a_limit_connections_of_a_client_are_not_counted() -> None:
+    async with running(EdgeLimits(on_refused=REFUSED.append)) as listener:
+        port = port_of(listener)
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(50)]
+        assert answered(await talk(port, request(body=b"{}"))) == (200, "{}")
+        assert not REFUSED
+        for _, writer in held:
+            writer.transport.abort()
 
 
 @pytest.mark.parametrize("is_split", [False, True])
@@ -178,7 +258,7 @@ async def test_an_upgrade_without_a_body(port: int) -> None:
     raw = b"GET /x HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(raw)
-    async with asyncio.timeout(2):
+    async with patience():
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
     writer.transport.abort()
 
@@ -192,7 +272,7 @@ async def test_two_requests_at_once_are_answered_in_turn(port: int) -> None:
 async def test_expect_is_answered_here(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"POST /x HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
-    async with asyncio.timeout(2):
+    async with patience():
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"{}")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")

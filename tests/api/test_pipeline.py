@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+import socket
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from app.api.errors import EdgeReason
-from app.api.limits import EdgeLimits
+from app.api.listener import KEEP_ALIVE_S
 from app.core.fleet.reasons import Outcome
-from tests.api.conftest import Edge, StartEdge
+from tests.api.conftest import PATIENT, Edge, StartEdge
 from tests.fakes.raw_worker import OK, Connected, RawWorker
+from tests.patience import eventually, soon
 
 BODY = b'{"model": "m"}'
 
@@ -20,6 +24,12 @@ def post(body: bytes = BODY, headers: bytes = b"", path: bytes = b"/v1/completio
 
 def statuses(raw: bytes) -> list[int]:
     return [int(part[:3]) for part in raw.split(b"HTTP/1.1 ")[1:]]
+
+
+def connections_of(edge: Edge) -> list[Any]:
+    """The gateway's side of its clients' connections."""
+    assert edge.listener._server is not None
+    return list(edge.listener._server.server_state.connections)
 
 
 class Gate:
@@ -54,12 +64,12 @@ async def test_a_client_that_sent_ahead_and_leaves_frees_the_worker(edge: Edge, 
     async with RawWorker(gate) as worker:
         edge.add(worker)
         talk = await edge.talk(post() if is_split else post() + post())
-        await asyncio.wait_for(gate.asked.wait(), 2)
+        await soon(gate.asked.wait())
         if is_split:
             talk.writer.write(post())
             await asyncio.sleep(0.03)
         talk.leave()
-        await asyncio.wait_for(gate.closed.wait(), 2)
+        await soon(gate.closed.wait())
         await edge.at_rest()
         assert edge.told.records[0].outcome is Outcome.CLIENT_GONE
         assert len(worker.requests) == 1
@@ -86,7 +96,7 @@ async def test_more_than_is_held_is_left_in_the_kernel_and_served_later(edge: Ed
     async with RawWorker(gate) as worker:
         edge.add(worker)
         talk = await edge.talk(post())
-        await asyncio.wait_for(gate.asked.wait(), 2)
+        await soon(gate.asked.wait())
         for place in range(8):
             talk.writer.write(post(body, b"connection: close\r\n" if place == 7 else b""))
         await asyncio.sleep(0.05)
@@ -118,7 +128,7 @@ async def test_what_is_wrong_with_the_next_request_does_not_touch_this_one(
     async with RawWorker(gate) as worker:
         edge.add(worker)
         talk = await edge.talk(post() if is_split else post() + bad)
-        await asyncio.wait_for(gate.asked.wait(), 2)
+        await soon(gate.asked.wait())
         if is_split:
             talk.writer.write(bad)
         await asyncio.sleep(0.03)
@@ -130,13 +140,18 @@ async def test_what_is_wrong_with_the_next_request_does_not_touch_this_one(
 
 async def test_half_a_head_sent_ahead_has_its_time_from_the_answer_on(start_edge: StartEdge) -> None:
     refused: list[EdgeReason] = []
-    edge = await start_edge(edge_limits=EdgeLimits(head_timeout_s=0.2, on_refused=refused.append))
+    limits = replace(PATIENT, on_refused=refused.append)
+    edge = await start_edge(edge_limits=limits)
     gate = Gate()
     async with RawWorker(gate) as worker:
         edge.add(worker)
-        talk = await edge.talk(post() + b"POST /v1/comp")
-        await asyncio.wait_for(gate.asked.wait(), 2)
-        await asyncio.sleep(0.4)
+        talk = await edge.talk(post())
+        await soon(gate.asked.wait())
+        (connection,) = connections_of(edge)
+        connection.limits = replace(limits, head_timeout_s=0.05)
+        talk.writer.write(b"POST /v1/comp")
+        await eventually(lambda: connection._ahead)
+        await asyncio.sleep(0.2)
         assert not refused, "the gateway is at work, the client need not be"
         gate.may_answer.set()
         assert statuses(await talk.rest()) == [200, 408]
@@ -149,8 +164,7 @@ async def test_a_broken_stream_of_one_that_sent_ahead_ends_its_own_answer(edge: 
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         )
         await connection.send(b"9\r\ndata: 1\n\n\r\n")
-        await asyncio.sleep(0.02)
-        connection.reset()
+        # Not by a reset: what it overtakes is lost.
 
     async with RawWorker(breaks) as worker:
         edge.add(worker)
@@ -166,9 +180,9 @@ async def test_half_a_close_counts_as_leaving(edge: Edge) -> None:
     async with RawWorker(gate) as worker:
         edge.add(worker)
         talk = await edge.talk(post())
-        await asyncio.wait_for(gate.asked.wait(), 2)
+        await soon(gate.asked.wait())
         talk.writer.write_eof()
-        await asyncio.wait_for(gate.closed.wait(), 2)
+        await soon(gate.closed.wait())
         await edge.at_rest()
         assert edge.told.records[0].outcome is Outcome.CLIENT_GONE
 
@@ -191,12 +205,13 @@ async def test_framing_without_a_body_ends(edge: Edge, flood: bytes) -> None:
     try:
         for _ in range(200):
             talk.writer.write(flood * 100)
-            await asyncio.wait_for(talk.writer.drain(), 2)
+            await soon(talk.writer.drain())
             await asyncio.sleep(0)
         raw = await talk.rest()
     except ConnectionError:
         pass  # refused while it was still sending
     assert not raw or statuses(raw) == [431]
+    await eventually(lambda: edge.told.records)
     assert edge.told.records[0].status == 0
 
 
@@ -253,16 +268,25 @@ async def test_blank_lines_between_requests_do_not_keep_a_connection_for_ever(
     talk = await edge.talk(b"GET /ping HTTP/1.1\r\nhost: g\r\n\r\n")
     await talk.until(b"}}")
     monkeypatch.setattr("app.api.edge.EdgeProtocol.timeout_keep_alive", 0.1, raising=False)
-    connections = list(edge.listener._server.server_state.connections)  # type: ignore[union-attr]
-    for connection in connections:
+    for connection in connections_of(edge):
         connection.timeout_keep_alive = 0.1
     talk.writer.write(b"\r\n")
-    assert await talk.rest(2) == b""
+    assert await talk.rest() == b""
+
+
+async def test_an_idle_connection_is_kept_longer_than_proxies_keep_theirs(edge: Edge) -> None:
+    talk = await edge.talk(b"GET /ping HTTP/1.1\r\nhost: g\r\n\r\n")
+    await talk.until(b"}}")
+    [connection] = edge.listener._server.server_state.connections  # type: ignore[union-attr]
+    ends = connection.timeout_keep_alive_task
+    assert ends is not None
+    assert ends.when() - asyncio.get_running_loop().time() > 30, "it is far from over"
+    assert connection.timeout_keep_alive == KEEP_ALIVE_S == 75
 
 
 async def test_a_closing_connection_whose_client_takes_nothing_is_cut(start_edge: StartEdge) -> None:
     refused: asyncio.Queue[EdgeReason] = asyncio.Queue()
-    edge = await start_edge(edge_limits=EdgeLimits(write_stall_s=0.2, on_refused=refused.put_nowait))
+    edge = await start_edge(edge_limits=replace(PATIENT, write_stall_s=0.2, on_refused=refused.put_nowait))
 
     async def large(connection: Connected) -> None:
         await connection.read_request()
@@ -273,23 +297,18 @@ async def test_a_closing_connection_whose_client_takes_nothing_is_cut(start_edge
         edge.add(worker)
         # Kernel buffers so small that the rest of the answer waits in ours, below the mark at which writing pauses.
         stuck = await edge.talk(b"", receive_buffer=2048)
-        await asyncio.sleep(0.02)
+        await eventually(lambda: connections_of(edge))
         stuck.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        server = edge.listener._server
-        assert server is not None
-        for connection in server.server_state.connections:
-            import socket
-
+        for connection in connections_of(edge):
             connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
         stuck.writer.write(post(headers=b"connection: close\r\n"))
-        assert await asyncio.wait_for(refused.get(), 5) is EdgeReason.WRITE_STALL
+        assert await soon(refused.get()) is EdgeReason.WRITE_STALL
         await edge.at_rest()
-        await asyncio.sleep(0.02)
-        assert not server.server_state.connections
+        await eventually(lambda: not connections_of(edge))
 
 
 async def test_half_a_body_sent_ahead_has_its_time_from_the_answer_on(start_edge: StartEdge) -> None:
-    edge = await start_edge(edge_limits=EdgeLimits(body_window_s=0.1))
+    edge = await start_edge(edge_limits=replace(PATIENT, body_window_s=0.1))
     talk = await edge.talk(b"GET /v1/models HTTP/1.1\r\nhost: g\r\n\r\n" + post()[:-1])
     assert statuses(await talk.rest()) == [200, 408]
 

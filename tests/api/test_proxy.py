@@ -3,15 +3,16 @@
 import asyncio
 import gzip
 import json
+from dataclasses import replace
 
 import httpx
 import pytest
 
 from app.api.errors import EdgeReason
-from app.api.limits import EdgeLimits
 from app.core.fleet.reasons import Failure, Outcome
-from tests.api.conftest import Edge, StartEdge
+from tests.api.conftest import PATIENT, Edge, StartEdge
 from tests.fakes.raw_worker import Connected, RawWorker
+from tests.patience import FOR_EVER_S, eventually, soon, undisturbed
 
 BODY = b'{"model": "m", "z": 12345678901234567890123,  "a": "\\u00e9 \xc3\xa9", "unknown": [1.0, {}]}'
 
@@ -23,8 +24,12 @@ def post(body: bytes = BODY, path: bytes = b"/v1/chat/completions", headers: byt
     return head % (path, headers, len(body)) + body
 
 
-def stream(*pieces: bytes, end: bool = True, pause_s: float = 0.002):  # type: ignore[no-untyped-def]
-    """A script that answers with an event stream, one chunk per piece."""
+def stream(*pieces: bytes, end: str = "whole", pause_s: float = 0.002):  # type: ignore[no-untyped-def]
+    """A script that answers with an event stream, one chunk per piece.
+
+    end: "whole", or in the middle of it: "close", as of a process that is gone, before which all arrives, or "reset",
+    which may overtake what was sent.
+    """
 
     async def script(connection: Connected) -> None:
         while True:
@@ -33,8 +38,9 @@ def stream(*pieces: bytes, end: bool = True, pause_s: float = 0.002):  # type: i
             for piece in pieces:
                 await connection.send(b"%x\r\n%s\r\n" % (len(piece), piece))
                 await asyncio.sleep(pause_s)
-            if not end:
+            if end == "reset":
                 connection.reset()
+            if end != "whole":
                 return
             await connection.send(b"0\r\n\r\n")
 
@@ -126,6 +132,28 @@ async def test_answers_headers_pass_but_for_the_workers_own(edge: Edge) -> None:
         assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.parametrize("status", [301, 302, 307, 308, 201])
+async def test_a_worker_does_not_say_where_a_client_goes_next(edge: Edge, status: int) -> None:
+    async with RawWorker() as elsewhere:
+
+        async def script(connection: Connected) -> None:
+            await connection.read_request()
+            place = f"{elsewhere.url}/v1/completions".encode()
+            await connection.send(
+                b"HTTP/1.1 %d X\r\nlocation: %s\r\ncontent-location: %s\r\nrefresh: 0;url=%s\r\n"
+                b"content-type: application/json\r\ncontent-length: 2\r\n\r\n{}" % (status, place, place, place)
+            )
+
+        async with RawWorker(script) as worker:
+            edge.add(worker)
+            # As SDKs do; a 307 would have them send the prompt again, to wherever it says.
+            async with httpx.AsyncClient(follow_redirects=True) as client:
+                answer = await client.post(edge.url + "/v1/completions", content=BODY)
+        assert (answer.status_code, answer.content) == (status, b"{}")
+        assert not {"location", "content-location", "refresh"} & set(answer.headers)
+        assert not elsewhere.connections
+
+
 async def test_a_stream_passes_as_it_came(edge: Edge) -> None:
     pieces = [b": comment\n\n", b'data: {"a', b'":1}\r\n\r\n', b"id: 7\nevent: x\ndata: y\n\n", b"data: [DONE]\n\n"]
     async with RawWorker(stream(*pieces)) as worker:
@@ -150,7 +178,7 @@ async def test_a_stream_that_ends_inside_an_event_by_itself_is_not_ours_to_mend(
 
 async def test_what_has_no_end_of_an_event_is_not_held_for_ever(edge: Edge) -> None:
     pieces = [b"x" * 30_000] * 8
-    async with RawWorker(stream(*pieces, end=False)) as worker:
+    async with RawWorker(stream(*pieces, end="close")) as worker:
         edge.add(worker)
         body = dechunk((await (await edge.talk(post())).rest()).split(b"\r\n\r\n", 1)[1])
         assert body.count(b"x") > 180_000
@@ -262,7 +290,7 @@ async def test_bodies_together_are_bounded_until_their_workers_answer(start_edge
     async with RawWorker(streams) as worker:
         edge.add(worker)
         first = await edge.talk(post(body))
-        await asyncio.wait_for(asked.wait(), 2)
+        await soon(asked.wait())
         raw = await (await edge.talk(post(body))).rest()
         assert raw.startswith(b"HTTP/1.1 503 ")
         assert b'"code":"overloaded"' in raw
@@ -381,7 +409,7 @@ def parse(raw: bytes) -> list[tuple[str, str]]:
 )
 async def test_a_broken_chat_stream_ends_with_one_error_event(edge: Edge, tail: bytes) -> None:
     pieces = [*events(2), *([tail] if tail else [])]
-    async with RawWorker(stream(*pieces, end=False)) as worker:
+    async with RawWorker(stream(*pieces, end="close")) as worker:
         edge.add(worker)
         talk = await edge.talk(post())
         raw = await talk.rest()
@@ -399,11 +427,27 @@ async def test_a_broken_chat_stream_ends_with_one_error_event(edge: Edge, tail: 
         assert edge.told.outcomes == [Outcome.FAILED]
 
 
+async def test_a_stream_that_was_reset_ends_with_the_same_error_event(edge: Edge) -> None:
+    """Of what it overtook, whole events may be missing at the end; nothing else."""
+    async with RawWorker(stream(*events(3), b'data: {"par', end="reset", pause_s=0.01)) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post())
+        head, body = (await talk.rest()).split(b"\r\n\r\n", 1)
+        if head.startswith(b"HTTP/1.1 200 "):
+            *passed, (_, last) = parse(dechunk(body))
+            assert [data for _, data in passed] == [f'{{"n": {place}}}' for place in range(len(passed))]
+            assert json.loads(last)["error"]["code"] == "worker_stream_broken"
+        else:
+            assert json.loads(body)["error"]["code"] == "worker_no_answer", "it overtook everything"
+        await edge.at_rest()
+        assert edge.told.outcomes == [Outcome.FAILED]
+
+
 async def test_a_broken_responses_stream_fails_in_its_own_words(edge: Edge) -> None:
     created = {"type": "response.created", "sequence_number": 0, "response": {"id": "resp_1", "status": "in_progress"}}
     delta = {"type": "response.output_text.delta", "sequence_number": 4, "delta": "x"}
     pieces = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in (created, delta)]
-    async with RawWorker(stream(*pieces, end=False)) as worker:
+    async with RawWorker(stream(*pieces, end="close")) as worker:
         edge.add(worker)
         talk = await edge.talk(post(path=b"/v1/responses"))
         body = dechunk((await talk.rest()).split(b"\r\n\r\n", 1)[1])
@@ -418,7 +462,7 @@ async def test_a_broken_responses_stream_fails_in_its_own_words(edge: Edge) -> N
 
 
 async def test_a_broken_messages_stream_fails_in_anthropics_words(edge: Edge) -> None:
-    async with RawWorker(stream(b"event: message_start\ndata: {}\n\n", end=False)) as worker:
+    async with RawWorker(stream(b"event: message_start\ndata: {}\n\n", end="close")) as worker:
         edge.add(worker)
         talk = await edge.talk(post(path=b"/v1/messages"))
         name, data = parse(dechunk((await talk.rest()).split(b"\r\n\r\n", 1)[1]))[-1]
@@ -475,19 +519,19 @@ async def test_a_client_that_leaves_frees_the_worker(edge: Edge, when: str) -> N
         edge.add(worker)
         talk = await edge.talk(post()[:-10] if when == "body" else post())
         if when == "body":
-            await asyncio.sleep(0.05)
+            await eventually(lambda: edge.proxy.held.size)
             talk.leave()
-            await asyncio.sleep(0.05)
+            await eventually(lambda: edge.told.records)
             assert not arrived.is_set()
         else:
-            await asyncio.wait_for(arrived.wait(), 2)
+            await soon(arrived.wait())
             assert edge.router.open_requests == 1
             if when == "stream":
                 await talk.until(b"data: 1")
             talk.leave()
-            await asyncio.wait_for(closed.wait(), 2)
+            await soon(closed.wait())
         await edge.at_rest()
-        await asyncio.sleep(0.01)
+        await eventually(lambda: edge.told.records)
         assert edge.told.records[0].outcome is Outcome.CLIENT_GONE
 
 
@@ -514,9 +558,6 @@ async def test_a_slow_client_holds_bounded_memory(edge: Edge) -> None:
 
 
 async def test_a_client_that_reads_nothing_is_cut_and_a_slow_one_is_not(start_edge: StartEdge) -> None:
-    refused: asyncio.Queue[EdgeReason] = asyncio.Queue()
-    edge = await start_edge(edge_limits=EdgeLimits(write_stall_s=0.3, on_refused=refused.put_nowait))
-
     async def flood(connection: Connected) -> None:
         await connection.read_request()
         await connection.send(STREAM_HEAD)
@@ -525,20 +566,26 @@ async def test_a_client_that_reads_nothing_is_cut_and_a_slow_one_is_not(start_ed
             await connection.send(b"%x\r\n%s\r\n" % (len(piece), piece))
         await connection.send(b"0\r\n\r\n")
 
-    async with RawWorker(flood) as worker:
-        edge.add(worker)
-        slow = await edge.talk(post(), receive_buffer=32 * 1024)
-        read = 0
-        while read < 3_000_000:
-            read += len(await slow.reader.read(65536))
-            await asyncio.sleep(0.02)
-        assert refused.empty(), "it reads, if slowly"
-        slow.leave()
-        await edge.at_rest()
-        stuck = await edge.talk(post())
-        stuck.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        assert await asyncio.wait_for(refused.get(), 5) is EdgeReason.WRITE_STALL
-        await edge.at_rest()
+    async def attempt(scale: float) -> None:
+        refused: asyncio.Queue[EdgeReason] = asyncio.Queue()
+        limits = replace(PATIENT, write_stall_s=0.3 * scale, on_refused=refused.put_nowait)
+        edge = await start_edge(edge_limits=limits)
+        async with RawWorker(flood) as worker:
+            edge.add(worker)
+            slow = await edge.talk(post(), receive_buffer=32 * 1024)
+            read = 0
+            while read < 3_000_000:
+                read += len(await slow.reader.read(65536))
+                await asyncio.sleep(0.02 * scale)
+            assert refused.empty(), "it reads, if slowly"
+            slow.leave()
+            await edge.at_rest()
+            stuck = await edge.talk(post())
+            stuck.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            assert await soon(refused.get()) is EdgeReason.WRITE_STALL
+            await edge.at_rest()
+
+    await undisturbed(attempt, pause_s=0.05)
 
 
 async def test_shutdown_lets_streams_end(edge: Edge) -> None:
@@ -547,9 +594,9 @@ async def test_shutdown_lets_streams_end(edge: Edge) -> None:
         talk = await edge.talk(post())
         await talk.until(b"data: ")
         cut_now = asyncio.get_running_loop().create_future()
-        stopping = asyncio.ensure_future(edge.listener.stop(edge.serving, 5.0, cut_now))
+        stopping = asyncio.ensure_future(edge.listener.stop(edge.serving, FOR_EVER_S, cut_now))
         assert b"[DONE]" in await talk.rest()
-        await stopping
+        await soon(stopping)
         with pytest.raises(OSError, match="Connect"):
             await edge.talk(post())
         talk.leave()
@@ -569,17 +616,17 @@ async def test_shutdown_cuts_short_with_a_word(edge: Edge, is_streaming: bool) -
     async with RawWorker(never_ends) as worker:
         edge.add(worker)
         talk = await edge.talk(post())
-        await asyncio.wait_for(asked.wait(), 2)
+        await soon(asked.wait())
         if is_streaming:
             await talk.until(b"data: 1")
         cut_now = asyncio.get_running_loop().create_future()
-        stopping = asyncio.ensure_future(edge.listener.stop(edge.serving, 60.0, cut_now))
+        stopping = asyncio.ensure_future(edge.listener.stop(edge.serving, FOR_EVER_S, cut_now))
         await asyncio.sleep(0.05)
         cut_now.set_result(None)
         raw = await talk.rest()
         assert b'"code":"shutting_down"' in raw
         if not is_streaming:
             assert raw.startswith(b"HTTP/1.1 503 ")
-        await asyncio.wait_for(stopping, 5)
+        await soon(stopping)
         await edge.at_rest()
         talk.leave()

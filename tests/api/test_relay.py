@@ -64,3 +64,19 @@ def test_usage_of_other_dialects() -> None:
     assert usage_of(messages) == (13, 3, 8)
     assert usage_of(b'"usage":null') == (None, None, None)
     assert usage_of(b"") == (None, None, None)
+
+
+def test_a_line_without_an_end_costs_no_more_than_is_held_of_any() -> None:
+    """100 MiB that never end an event go through in one pass, and nearly none of it stays."""
+    stream = EventStream(lambda: 0.0, BOUNDS)
+    piece = b"data: " + b"x" * (64 * 1024 - 6)
+    passed = 0
+    for _ in range(1600):
+        out = stream.whole_events(piece)
+        passed += len(out)
+        if out:
+            stream.saw(out)
+        kept = (stream._held, stream.first_event, stream.last_events)
+        assert all(len(part) <= 2 * len(piece) for part in kept)
+    assert passed + len(stream.rest()) == 1600 * len(piece)
+    assert not stream.is_between_events

@@ -53,3 +53,13 @@ def test_log_fields_are_not_the_records_own(path: Path) -> None:
         if isinstance(node, ast.keyword) and node.arg == "extra" and isinstance(node.value, ast.Dict):
             fields = {key.value for key in node.value.keys if isinstance(key, ast.Constant)}
             assert not fields & RESERVED, f"line {node.value.lineno}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_middleware_is_pure_asgi(path: Path) -> None:
+    """Starlette's own kind runs the application in a task of its own: it holds streams back, and hides who left."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            assert "BaseHTTPMiddleware" not in ast.unparse(node), f"line {node.lineno}"
+        if isinstance(node, ast.Attribute):
+            assert node.attr not in ("BaseHTTPMiddleware", "middleware"), f"line {node.lineno}"

@@ -26,7 +26,7 @@ def test_what_is_given_is_kept_as_it_was_written() -> None:
 
 
 def test_a_shortened_flag_is_told_by_its_full_name() -> None:
-    assert parse("--worker-u", "a").settings == {"worker_urls": [Given("--worker-urls", "a")]}
+    assert parse("--model-al", "a=b").settings == {"model_alias": [Given("--model-alias", "a=b")]}
 
 
 def test_two_parsings_share_nothing() -> None:

@@ -102,6 +102,40 @@ def test_a_worker_named_twice_is_refused(twice: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("allow", "urls", "told"),
+    [
+        ((), ("http://169.254.169.254", "http://gpu-1/path"), None),
+        (("gpu-*:8000",), ("http://gpu-1:8000",), None),
+        (("10.0.0.0/8",), ("http://gpu-1:8000",), None),  # which only its address can tell
+        (("gpu-*:8000",), ("http://gpu-1:8000", "http://gpu-1:80", "http://cpu-1:8000"), "allowed are gpu-*:8000"),
+        (("10.0.0.0/8",), ("http://127.0.0.1:8000",), "allowed are 10.0.0.0/8"),
+    ],
+)
+def test_workers_of_the_configuration_are_within_its_own_list(
+    allow: tuple[str, ...], urls: tuple[str, ...], told: str | None
+) -> None:
+    values = {"worker_url_allow": allow, "worker_urls": urls}
+    if told is None:
+        from_values(values)
+        return
+    with pytest.raises(ConfigError) as caught:
+        from_values(values)
+    (problem,) = caught.value.problems
+    assert problem.where == "worker_urls"
+    assert told in problem.what
+    assert problem.what.count("allowed are") == len(urls) - ("http://gpu-1:8000" in urls)
+
+
+def test_every_pattern_that_is_none_is_told_with_what_else_is_wrong() -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_values({"worker_url_allow": ("10.0.0.1/8", "a", "b/c"), "port": -1, "worker_urls": ("http://x",)})
+    problems = {problem.where: problem.what for problem in caught.value.problems}
+    assert sorted(problems) == ["port", "worker_url_allow"]
+    assert "10.0.0.1/8" in problems["worker_url_allow"]
+    assert "'b/c'" in problems["worker_url_allow"]
+
+
+@pytest.mark.parametrize(
     ("aliases", "rule"),
     [
         ({"a": "a"}, "'a' is an alias of itself"),

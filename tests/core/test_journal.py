@@ -10,7 +10,7 @@ from app.core.fleet.worker import Worker
 from app.core.journal import FleetEvent, to_event, to_record
 
 EVENTS: list[FleetEvent] = [
-    WorkerSeen(Worker("w", "http://w:1", "i.1", {"m": b'{"id":"m"}', "n\u00e9": b"{}"}, "0.32.0")),
+    WorkerSeen(Worker("w", "http://w:1", "i.1", {"m": b'{"id":"m"}', "n\u00e9": b"{}"}, "0.32.0", "10.0.0.7")),
     WorkerSeen(Worker("w", "http://w:1", "i.1")),
     WorkerGone("w", "i.1"),
     WorkerDraining("w", True),

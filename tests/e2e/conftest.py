@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
-import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.patience import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 FREE_PORTS = ("--port", "0", "--admin-port", "0", "--prometheus-port", "0")
@@ -50,27 +52,33 @@ class Command:
     def output(self) -> str:
         return "".join(self.out) + "".join(self.err)
 
-    def wait_for(self, pattern: str, limit_s: float = 40) -> "re.Match[str]":
+    def wait_for(self, pattern: str) -> "re.Match[str]":
         """The first match in what it wrote."""
-        deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
-            match = re.search(pattern, self.output)
-            if match:
-                return match
-            if self.process.poll() is not None:
-                time.sleep(0.1)
-                match = re.search(pattern, self.output)
-                if match:
-                    return match
-                raise AssertionError(f"ended with {self.process.returncode}: {self.output}")
-            time.sleep(0.02)
-        raise AssertionError(f"no {pattern!r} in {limit_s} s: {self.output}")
 
-    def wait(self, limit_s: float = 20) -> int:
-        status = self.process.wait(limit_s)
-        for reader in self._readers:
-            reader.join(2)
+        def match() -> "re.Match[str] | None":
+            has_ended = self.process.poll() is not None
+            if has_ended:
+                self._read_to_the_end()
+            found = re.search(pattern, self.output)
+            assert found or not has_ended, f"ended with {self.process.returncode}: {self.output}"
+            return found
+
+        try:
+            found = until(match)
+        except AssertionError as error:
+            raise AssertionError(f"no {pattern!r}: {self.output}") from error
+        assert found is not None
+        return found
+
+    def wait(self) -> int:
+        status = self.process.wait(PATIENCE_S)
+        self._read_to_the_end()
         return status
+
+    def _read_to_the_end(self) -> None:
+        """Its output ends with it: whoever it left behind, and still writes there, is found out elsewhere."""
+        for reader in self._readers:
+            reader.join(PATIENCE_S)
 
     def tree(self) -> set[int]:
         """Process ids of it and of all its descendants."""
@@ -94,8 +102,7 @@ class Command:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        for reader in self._readers:
-            reader.join(2)
+        self._read_to_the_end()
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
@@ -114,26 +121,55 @@ class Gateway(Command):
         return self
 
     def get(self, url: str) -> Any:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return json.loads(answer.read())
 
     def status(self) -> Any:
         return self.get(self.admin + "/status")
 
     def exposition(self) -> str:
-        with urllib.request.urlopen(self.metrics + "/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(self.metrics + "/metrics", timeout=PATIENCE_S) as answer:
             text: str = answer.read().decode()
             return text
 
-    def until(self, what: Callable[[Any], Any], limit_s: float = 20) -> Any:
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """One request to the admin API: its status and its answer."""
+        request = urllib.request.Request(
+            self.admin + path,
+            method=method,
+            data=json.dumps(body).encode() if body is not None else None,
+            headers={"content-type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    def change(self, method: str, path: str, body: Any = None, *, status: int) -> Any:
+        """A change through the admin API, as an operator makes it: who is told that the store is away asks again.
+
+        A store that is slow may have taken the change of the first attempt, so only the first answer's status is known.
+        """
+        attempts: list[int] = []
+
+        def made() -> "tuple[int, Any] | None":
+            answered = self.call(method, path, body)
+            attempts.append(answered[0])
+            return None if answered[0] == 503 else answered
+
+        found = until(made)
+        assert found is not None
+        assert found[0] == status or len(attempts) > 1, found
+        return found[1]
+
+    def until(self, what: Callable[[Any], Any], *, limit_s: float = PATIENCE_S) -> Any:
         """Poll /status until `what` of it is true, and return that."""
-        deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
-            found = what(self.status())
-            if found:
-                return found
-            time.sleep(0.05)
-        raise AssertionError(f"never came: {self.status()}")
+        try:
+            return until(lambda: what(self.status()), limit_s=limit_s)
+        except AssertionError as error:
+            raise AssertionError(f"never came: {self.status()}") from error
 
 
 def is_gone(pid: int) -> bool:
@@ -144,12 +180,13 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def all_gone(pids: set[int], limit_s: float = 8) -> set[int]:
-    """Those of `pids` that still run after `limit_s`."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline and not all(map(is_gone, pids)):
-        time.sleep(0.05)
-    return {pid for pid in pids if not is_gone(pid)}
+def await_end(pids: set[int]) -> None:
+    """Fails when one of the processes stays."""
+    try:
+        until(lambda: all(map(is_gone, pids)))
+    except AssertionError:
+        left = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids if not is_gone(pid)}
+        raise AssertionError(f"left behind: {left}") from None
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A worker on a raw socket that does exactly what a test says, byte by byte."""
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -53,7 +54,11 @@ async def answer_all(connection: Connected) -> None:
 class RawWorker:
     """Listens on loopback; each new connection runs the script, the last one given when there are more."""
 
-    def __init__(self, *scripts: Script) -> None:
+    def __init__(
+        self, *scripts: Script, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._at = (host, port)
+        self._tls = tls
         self._scripts = scripts or (answer_all,)
         self.connections: list[Connected] = []
         self.closed = 0
@@ -68,14 +73,15 @@ class RawWorker:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self._at[0]}:{self.port}"
 
     @property
     def requests(self) -> list[tuple[bytes, bytes]]:
         return [request for connection in self.connections for request in connection.requests]
 
     async def __aenter__(self) -> "RawWorker":
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=4 * 1024 * 1024)
+        host, port = self._at
+        self._server = await asyncio.start_server(self._accept, host, port, limit=4 * 1024 * 1024, ssl=self._tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -5,6 +5,7 @@ import socket
 from typing import Any
 
 from app.runtime.channel import Channel
+from tests.patience import soon
 
 
 async def pair() -> tuple[Channel, Channel, "asyncio.Queue[Any]", asyncio.Event]:
@@ -25,7 +26,7 @@ async def test_messages_arrive_whole_and_in_order() -> None:
     sent: list[dict[str, Any]] = [{"n": number, "text": "x" * (number * 1000)} for number in range(300)]
     for message in sent:
         here.send(message)
-    assert [await heard.get() for _ in sent] == sent
+    assert [await soon(heard.get()) for _ in sent] == sent
     here.close()
     there.close()
     await asyncio.sleep(0.01)
@@ -36,7 +37,7 @@ async def test_the_end_of_the_other_side_is_told_once_and_later_messages_go_nowh
     here.send({"n": 1})
     await here.flushed()
     here.close()
-    await asyncio.wait_for(closed.wait(), 2)
+    await soon(closed.wait())
     await asyncio.sleep(0.01)
     here.send({"n": 2})
     there.send({"n": 3})
@@ -50,5 +51,5 @@ async def test_a_peer_that_does_not_read_is_dropped() -> None:
     await here.open(ends[0])
     for _ in range(80):
         here.send({"text": "x" * 1024 * 1024})
-    await asyncio.wait_for(closed.wait(), 2)
+    await soon(closed.wait())
     ends[1].close()

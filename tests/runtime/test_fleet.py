@@ -1,13 +1,18 @@
 """The fleet against a store that tells, forgets, or is gone."""
 
+import logging
 import random
 from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
 
-from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.address import destination_of, literal_address
+from app.core.fleet.allow import DestinationRules, parse_allow_list
+from app.core.fleet.errors import DestinationRefused, NameUnknown, StoreUnavailable
+from app.core.fleet.events import WorkerSeen
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
+from app.core.fleet.worker import Worker
 from app.core.router import Router
 from app.core.routing.policies import make_policy
 from app.runtime.fleet import ABSENCE_S, Fleet
@@ -72,19 +77,49 @@ class FakeMonitors:
     def forget(self, worker_id: str) -> None:
         del self.watched[worker_id]
 
+    def address_problem(self, worker_id: str) -> str | None:
+        return None
+
+
+@dataclass
+class FakeDestinations:
+    """The real rules, on names that are known here."""
+
+    rules: DestinationRules
+    names: dict[str, list[str]]
+
+    def refusal(self, url: str) -> str | None:
+        return self.rules.refusal(url)
+
+    async def addresses(self, url: str) -> list[str]:
+        name = destination_of(url).host
+        addresses = self.names.get(name, [] if literal_address(name) is None else [name])
+        why = self.rules.refusal(url, addresses)
+        if why is not None:
+            raise DestinationRefused(why)
+        if not addresses:
+            raise NameUnknown(name)
+        return addresses
+
 
 class Replica:
     """One process's fleet, on a clock that the test turns."""
 
-    def __init__(self, store: FakeStore, name: str = "p1") -> None:
+    def __init__(
+        self, store: FakeStore, name: str = "p1", *, allow: tuple[str, ...] = (), configured: tuple[str, ...] = ()
+    ) -> None:
         self.now = 0.0
         self.monitors = FakeMonitors()
         self.told: list[tuple[str, bool]] = []
         numbers = count(1)
+        self.router = Router(make_policy("random"), random.Random(0))
+        self.names = {"a": ["10.0.0.1"], "b": ["10.0.0.2"]}
+        rules = DestinationRules(parse_allow_list(allow), frozenset(configured))
         self.fleet = Fleet(
-            Router(make_policy("random"), random.Random(0)),
+            self.router,
             store,
             self.monitors,
+            destinations=FakeDestinations(rules, self.names),
             process=name,
             in_flight=lambda worker: 0,
             tell=lambda event: self.told.append((event.worker_id, event.is_draining)),
@@ -232,3 +267,105 @@ async def test_what_cannot_be_a_worker_is_refused() -> None:
     for url in ("", "ftp://a", "http://", "http://u:p@a", "http://a?x=1", "http://a:0", "http://a:99999", "a:1"):
         with pytest.raises(ValueError, match=r".+"):
             await replica.fleet.add(url)
+
+
+# Where workers may be
+
+
+async def test_what_may_not_be_a_worker_is_refused_before_the_store_learns_of_it() -> None:
+    store = FakeStore()
+    replica = Replica(store, allow=("*.llm.svc", "10.0.0.0/8:1"))
+    replica.names |= {"c": ["11.0.0.1"], "d.llm.svc": ["169.254.169.254"], "e.llm.svc": ["11.0.0.1"]}
+    for url in ("http://c:1", "http://a:2", "http://d.llm.svc", "http://169.254.169.254", "http://a:1/path"):
+        with pytest.raises(DestinationRefused):
+            await replica.fleet.add(url)
+    with pytest.raises(NameUnknown):
+        await replica.fleet.add("http://nobody.llm.svc")
+    assert not store.registered
+    assert not replica.workers
+    await replica.fleet.add("http://a:1")
+    await replica.fleet.add("http://e.llm.svc")
+    assert replica.workers == ["a:1", "e.llm.svc:80"]
+
+
+FORGED = [
+    Registration("169.254.169.254:80", "http://169.254.169.254:80", "x", WorkerSource.ADMIN),
+    Registration("evil.example:80", "http://evil.example:80", "x", WorkerSource.CONFIG),
+    Registration("a:1~latest", "http://a:1/latest", "x", WorkerSource.ADMIN),
+    Registration("a:1", "https://a:1", "x", WorkerSource.ADMIN),
+]
+
+
+async def test_a_registration_of_the_store_that_leads_astray_is_not_taken_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = FakeStore({one.id: one for one in FORGED})
+    replica = Replica(store, allow=("a", "b"), configured=(A,))
+    replica.fleet.configure([A])
+    with caplog.at_level(logging.WARNING, "warmset.fleet"):
+        for _ in range(3):
+            await replica.sync()
+    assert replica.monitors.watched == {"a:1": "p1-1"}, "nor does it take the place of ours"
+    assert [worker["url"] for worker in replica.fleet.describe()] == [A]
+    refused = {one["id"]: one["because"] for one in replica.fleet.describe_refused()}
+    assert sorted(refused) == sorted(one.id for one in FORGED)
+    assert "configuration" in refused["a:1"]
+    assert "allowed are a, b" in refused["evil.example:80"]
+    assert len(caplog.records) == len(FORGED), "each is told once"
+
+
+async def test_a_refused_registration_can_be_deleted_from_the_store() -> None:
+    store = FakeStore({FORGED[0].id: FORGED[0]})
+    replica = Replica(store)
+    await replica.sync()
+    assert not replica.workers
+    assert await replica.fleet.remove(FORGED[0].id, "y") == "other_incarnation"
+    assert await replica.fleet.remove(FORGED[0].id, None) == "removed"
+    assert not store.registered
+    assert not replica.fleet.describe_refused()
+    await replica.sync()
+    assert not replica.fleet.describe_refused()
+
+
+async def test_a_worker_of_ours_that_somebody_rewrites_in_the_store_is_written_back() -> None:
+    store = FakeStore()
+    replica = Replica(store, allow=("http://a",))
+    added, _ = await replica.fleet.add(A)
+    store.registered["a:1"] = Registration("a:1", "https://a:1", "x", WorkerSource.ADMIN)
+    await replica.sync()
+    assert replica.monitors.watched == {"a:1": added.incarnation}
+    assert store.registered["a:1"] == added
+    await replica.sync()
+    assert not replica.fleet.describe_refused()
+
+
+async def test_who_is_trusted_is_the_own_configuration_not_a_source_that_the_store_names() -> None:
+    link_local = "http://169.254.1.5:80"
+    store = FakeStore()
+    one = Replica(store, "p1", configured=(link_local,))
+    two = Replica(store, "p2")
+    one.fleet.configure([link_local])
+    await one.sync()
+    await two.sync()
+    assert one.workers == ["169.254.1.5:80"]
+    assert two.workers == []
+
+
+async def test_a_late_deletion_does_not_remove_the_worker_that_came_after() -> None:
+    store = FakeStore()
+    replica = Replica(store)
+    added, _ = await replica.fleet.add(A)
+    old, new = f"{added.incarnation}.1.00@10.0.0.1", f"{added.incarnation}.1.00@10.0.0.9"
+    for incarnation, address in ((old, "10.0.0.1"), (new, "10.0.0.9")):
+        replica.router.handle(WorkerSeen(Worker("a:1", A, incarnation, address=address)), 0.0)
+    (described,) = replica.fleet.describe()
+    assert (described["incarnation"], described["address"]) == (new, "10.0.0.9")
+    assert await replica.fleet.remove("a:1", old) == "other_incarnation"
+    assert replica.workers == ["a:1"]
+    # Removed and added again, it is another one even at the same address.
+    assert await replica.fleet.remove("a:1", new) == "removed"
+    again, _ = await replica.fleet.add(A)
+    replica.router.handle(WorkerSeen(Worker("a:1", A, again.incarnation)), 0.0)
+    for late in (old, new, added.incarnation):
+        assert await replica.fleet.remove("a:1", late) == "other_incarnation"
+    assert store.registered["a:1"] == again

@@ -1,7 +1,7 @@
 """A worker that answers by a script, and an ear for what a monitor emits."""
 
 import asyncio
-import time
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,16 +9,9 @@ from typing import TypeVar
 
 from app.core.fleet.events import Event
 from app.signals.monitor import MonitorSettings
+from tests.patience import FOR_EVER_S, eventually, lasting_port
 
 Kind = TypeVar("Kind")
-
-
-async def until(check: Callable[[], bool], within_s: float = 5.0) -> None:
-    """Wait for what nothing announces."""
-    deadline = time.monotonic() + within_s
-    while not check():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.005)
 
 
 def page(running: int = 0, waiting: int = 0, start: float | None = 100.0, usage: float = 0.5) -> bytes:
@@ -33,11 +26,15 @@ def page(running: int = 0, waiting: int = 0, start: float | None = 100.0, usage:
 
 
 class ScriptedWorker:
-    """An HTTP server on a port of its own. `answers`: path -> (status, body), or raw bytes to send as they are, or None
-    to say nothing at all. heads: the request heads that came, by path. delay_s: pause before each answer. drip_s: pause
-    after each byte of a raw one. once_per_connection: the second request on a connection closes it, unanswered."""
+    """An HTTP server on a port of its own, at a loopback address. Its port stays its own while it is stopped.
 
-    def __init__(self) -> None:
+    answers: path -> (status, body), or raw bytes to send as they are, or None to say nothing at all. heads: the request
+    heads that came, by path. delay_s: pause before each answer. drip_s: pause after each byte of a raw one.
+    once_per_connection: the second request on a connection closes it, unanswered."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self.host = host
+        self._tls = tls
         self.answers: dict[str, tuple[int, bytes] | bytes | None] = {
             "/health": (200, b""),
             "/metrics": (200, page()),
@@ -50,19 +47,20 @@ class ScriptedWorker:
         self.busy: Counter[str] = Counter()
         self.most_at_once: Counter[str] = Counter()
         self.delay_s = 0.0
+        self.held: set[str] = set()
+        self._let_go = asyncio.Event()
         self.drip_s = 0.0
         self.once_per_connection = False
-        self.port = 0
+        self.port = port or lasting_port()
         self._server: asyncio.Server | None = None
         self._conversations: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, ssl=self._tls)
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -77,10 +75,20 @@ class ScriptedWorker:
     async def asked_again(self, path: str, times: int) -> None:
         """Wait until `path` was asked for that many more times."""
         enough = self.asked[path] + times
-        await until(lambda: self.asked[path] >= enough)
+        await eventually(lambda: self.asked[path] >= enough)
 
     def forget(self) -> None:
         self.asked.clear()
+
+    async def hold(self, path: str) -> None:
+        """Wait until somebody who asks for `path` after this is made to wait for his answer."""
+        self.held.add(path)
+        await self.asked_again(path, 1)
+
+    def let_go(self) -> None:
+        self.held.clear()
+        self._let_go.set()
+        self._let_go = asyncio.Event()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -101,6 +109,8 @@ class ScriptedWorker:
                 self.busy[path] += 1
                 self.most_at_once[path] = max(self.most_at_once[path], self.busy[path])
                 await asyncio.sleep(self.delay_s)
+                if path in self.held:
+                    await self._let_go.wait()
                 self.busy[path] -= 1
                 answer = self.answers.get(path, (404, b"{}"))
                 if answer is None:
@@ -124,29 +134,49 @@ class ScriptedWorker:
             writer.transport.abort()
 
 
+class Names:
+    """A name server that says what a test wants. addresses: of each name; what is not there is unknown.
+    asked: look-ups, by name. silence: until it is set, a look-up of a name in `silent` is not answered."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, list[str]] = {}
+        self.asked: Counter[str] = Counter()
+        self.silent: set[str] = set()
+        self.silence = asyncio.Event()
+
+    async def look_up(self, name: str) -> list[str]:
+        self.asked[name] += 1
+        if name in self.silent:
+            await self.silence.wait()
+        if name not in self.addresses:
+            raise OSError(-2, "Name or service not known")
+        return self.addresses[name]
+
+
+SETTINGS = MonitorSettings(
+    health_check_interval_s=0.2,
+    health_check_timeout_s=FOR_EVER_S,
+    load_interval_s=0.05,
+    describe_interval_s=0.3,
+    worker_api_key="w0rker",
+)
+"""Quick turns, and all the time in the world for each answer."""
+
+
 class Ear:
     """Hears what is emitted, and can wait for it."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.in_flight: dict[str, int] = {}
-        self.settings = MonitorSettings(
-            health_check_interval_s=0.2,
-            health_check_timeout_s=0.4,
-            load_interval_s=0.05,
-            describe_interval_s=0.3,
-            worker_api_key="w0rker",
-        )
 
-    async def hear(self, check: Callable[[Event], bool], within_s: float = 5.0) -> Event:
+    async def hear(self, check: Callable[[Event], bool]) -> Event:
         """The first event that passes, of those since the last forget()."""
-        deadline = time.monotonic() + within_s
-        while True:
-            for event in self.events:
-                if check(event):
-                    return event
-            assert time.monotonic() < deadline, self.events[-5:]
-            await asyncio.sleep(0.005)
+        try:
+            event: Event = await eventually(lambda: next(filter(check, self.events), None))
+        except AssertionError as error:
+            raise AssertionError(f"heard at last: {self.events[-5:]}") from error
+        return event
 
     def forget(self) -> None:
         self.events.clear()

@@ -6,7 +6,8 @@ import time
 from app.core.fleet.events import HealthReported, LoadSampled, WorkerGone, WorkerSeen
 from app.core.fleet.registry import Registration, WorkerSource
 from app.signals.fleet import FleetMonitor
-from tests.signals.scripted import Ear, ScriptedWorker, until
+from tests.patience import eventually
+from tests.signals.scripted import Ear, ScriptedWorker
 
 
 def registration(worker: ScriptedWorker, name: str = "w", incarnation: str = "r1") -> Registration:
@@ -57,24 +58,24 @@ async def test_a_new_registration_begins_anew_without_a_gap(
 async def test_nothing_is_told_of_a_worker_that_is_gone(fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear) -> None:
     fleet.watch(registration(worker))
     await ear.hear(lambda event: isinstance(event, LoadSampled))
-    worker.delay_s = 0.05
-    await asyncio.sleep(0.1)
+    await worker.hold("/metrics")
     fleet.forget("w")
     fleet.forget("w")
     assert len(ear.of(WorkerGone)) == 1
     ear.forget()
     worker.forget()
+    worker.let_go()
     await asyncio.sleep(0.3)
     assert not ear.events
-    assert sum(worker.asked.values()) <= 1, "what was on its way"
+    assert sum(worker.asked.values()) <= 1, "a probe that was on its way"
 
 
 async def test_a_fleet_is_asked_one_after_the_other(fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear) -> None:
     worker.answers["/health"] = (503, b"")  # so that nothing but first probes is asked
     fleet.follow([registration(worker, f"w{number}") for number in range(100)])
     begun = time.monotonic()
-    await until(lambda: worker.asked["/health"] >= 1)
-    await until(lambda: len({event.worker_id for event in ear.of(HealthReported)}) == 100)
+    await eventually(lambda: worker.asked["/health"] >= 1)
+    await eventually(lambda: len({event.worker_id for event in ear.of(HealthReported)}) == 100)
     assert time.monotonic() - begun > 0.2
 
 

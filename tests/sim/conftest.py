@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -13,11 +12,11 @@ import httpx
 import pytest
 
 from app.sim.worker.options import WorkerOptions
+from tests.patience import until
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent / "data"
 READY = "simulated worker ready on "
-START_S = 20.0
 
 
 class RunningWorker(NamedTuple):
@@ -30,11 +29,11 @@ class RunningWorker(NamedTuple):
         lines = [line for line in text.splitlines() if line.startswith(f"{name}{{")]
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(label in line for label in labels))
 
-    def wait_for_metric(self, name: str, value: float, limit_s: float = 5.0) -> None:
-        deadline = time.monotonic() + limit_s
-        while (found := self.metric(name)) != value:
-            assert time.monotonic() < deadline, f"{name} is {found}, not {value}"
-            time.sleep(0.02)
+    def wait_for_metric(self, name: str, value: float) -> None:
+        try:
+            until(lambda: self.metric(name) == value)
+        except AssertionError:
+            raise AssertionError(f"{name} is {self.metric(name)}, not {value}") from None
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 import os
 import random
+import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,9 +19,10 @@ from app.store.connections import StoreLimits
 from app.store.embedded import LAUNCHER
 from app.store.folder import find_binary
 from app.store.redis import RedisStore
+from tests.patience import FOR_EVER_S, until
 
-TEST_LIMITS = StoreLimits(connect_s=1.0, command_s=0.5)
-"""Five times what is promised: the machine of a test run is not its own."""
+PATIENT = StoreLimits(connect_s=FOR_EVER_S, command_s=FOR_EVER_S)
+"""For tests of something else than time: the machine of a test run is not its own."""
 
 
 @pytest.fixture
@@ -29,19 +32,44 @@ async def tasks() -> AsyncIterator[Tasks]:
     await tasks.stop()
 
 
+def answers(path: Path) -> bool:
+    """Whether a server takes connections there. Its socket is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as end:
+        return end.connect_ex(str(path)) == 0
+
+
+STAMP = re.compile(rb'(?<="until":)[1-9]\d*|(?<="at":)\d+')
+"""A time in a stored value; 0 is none."""
+
+
+async def pass_time(raw: Redis, seconds: float) -> None:
+    """Make everything in the store so much older. What a lease is for can be seen without waiting for its end."""
+    ms = round(seconds * 1000)
+    for key in await raw.keys("*"):
+        kind = await raw.type(key)
+        if kind == b"hash":
+            for name, value in (await raw.hgetall(key)).items():
+                await raw.hset(key, name, STAMP.sub(lambda found: b"%d" % (int(found[0]) - ms), value))
+        elif kind == b"zset":
+            for name, score in await raw.zrange(key, 0, -1, withscores=True):
+                await raw.zadd(key, {name: score - ms})
+        left = await raw.pttl(key)
+        if left >= 0:
+            await raw.pexpire(key, left - ms)  # at once when that is not positive
+
+
 @pytest.fixture(scope="session")
 def shared_url() -> Iterator[str]:
     """The launcher makes sure that this server does not outlive the test run either."""
     mode = "prctl" if sys.platform == "linux" else "watch"
     with tempfile.TemporaryDirectory(prefix="warmset-") as folder:
-        socket = Path(folder) / "s"
+        path = Path(folder) / "s"
         launcher = [sys.executable, "-I", "-S", str(LAUNCHER), mode, str(os.getpid()), str(find_binary())]
-        options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder]
+        options = ["--port", "0", "--unixsocket", str(path), "--save", "", "--dir", folder]
         with subprocess.Popen(launcher + options, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as server:
-            while not socket.exists():
-                assert server.poll() is None
-                time.sleep(0.01)
-            yield f"unix://{socket}"
+            until(lambda: server.poll() is not None or answers(path))
+            assert server.poll() is None
+            yield f"unix://{path}"
             server.terminate()
 
 
@@ -67,7 +95,8 @@ async def make_store(url: str, tasks: Tasks) -> AsyncIterator[Callable[..., Redi
     made: list[RedisStore] = []
 
     def make(other_url: str | None = None, **options: object) -> RedisStore:
-        settings = {"clock": time.monotonic, "rng": random.Random(1), "limits": TEST_LIMITS, **options}
+        lasting = dict.fromkeys(("lease_s", "load_s", "removal_s"), FOR_EVER_S)
+        settings = {"clock": time.monotonic, "rng": random.Random(1), "limits": PATIENT, **lasting, **options}
         store = RedisStore(other_url or url, start=tasks.start, **settings)  # type: ignore[arg-type]
         made.append(store)
         return store

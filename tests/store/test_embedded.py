@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from app.core.fleet.errors import StoreUnavailable
 from app.core.fleet.registry import Registration, WorkerSource
 from app.runtime.tasks import Tasks
 from app.store.embedded import EmbeddedServer, EmbeddedServerError
 from app.store.folder import LOCK, SOCKET, find_binary
 from app.store.redis import RedisStore
+from tests.patience import PATIENCE_S, eventually, until
+from tests.store.conftest import PATIENT
 
 GOOD = Registration("h:1", "http://h:1", "a", WorkerSource.ADMIN)
 MODES = ("prctl", "watch") if sys.platform == "linux" else ("watch",)
@@ -30,15 +33,8 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def gone(pid: int, within_s: float = 5.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not alive(pid)
-
-
 def store_on(server: EmbeddedServer, tasks: Tasks) -> RedisStore:
-    return RedisStore(server.url, start=tasks.start, clock=time.monotonic, rng=random.Random(1))
+    return RedisStore(server.url, start=tasks.start, clock=time.monotonic, rng=random.Random(1), limits=PATIENT)
 
 
 def network_sockets(pid: int) -> set[str]:
@@ -77,7 +73,7 @@ async def test_it_starts_private_and_leaves_nothing_behind(tasks: Tasks, mode: s
     (pid,) = server_pids(socket)
     await server.stop()
     await server.stop()
-    assert gone(pid)
+    await eventually(lambda: not alive(pid))
     assert server.pid is None
     assert not socket.parent.exists()
 
@@ -110,12 +106,15 @@ async def test_data_in_a_folder_outlive_a_kill(tasks: Tasks, tmp_path: Path) -> 
     await store.register(GOOD)
     assert server.pid is not None
     os.kill(server.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while server.restarts == 0 or server.pid is None or not (tmp_path / SOCKET).exists():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
-    await asyncio.sleep(0.2)
-    assert (await store.read_registry()).registrations == (GOOD,)
+    await eventually(lambda: server.restarts)
+
+    async def is_back() -> bool:
+        try:
+            return (await store.read_registry()).registrations == (GOOD,)
+        except StoreUnavailable:  # it does not run yet, or it reads its file
+            return False
+
+    await eventually(is_back)
     await store.close()
     await server.stop()
 
@@ -176,15 +175,20 @@ async def test_a_server_that_does_not_answer_is_given_up(tasks: Tasks, tmp_path:
     binary = tmp_path / "silent"
     binary.write_text("#!/bin/sh\necho 'I am thinking'\nexec sleep 60\n")
     binary.chmod(0o700)
-    server = EmbeddedServer(start=tasks.start, binary=binary, ready_s=0.5, launch_mode=mode)
-    with pytest.raises(EmbeddedServerError, match=r"within 0\.5 s: I am thinking"):
-        await server.start()
-    assert server.pid is None
+    for ready_s in (0.5, 4, 32):
+        server = EmbeddedServer(start=tasks.start, binary=binary, ready_s=ready_s, launch_mode=mode)
+        with pytest.raises(EmbeddedServerError, match=f"within {ready_s:g} s: ") as raised:
+            await server.start()
+        assert server.pid is None
+        if "it wrote nothing" not in str(raised.value):  # a slow machine takes longer to come that far
+            break
+    assert str(raised.value).endswith(": I am thinking")
 
 
 PARENT = """
 import asyncio, sys, uvloop
 from pathlib import Path
+from app.core.fleet.errors import StoreUnavailable
 from app.runtime.tasks import Tasks
 from app.store.embedded import EmbeddedServer
 
@@ -193,7 +197,7 @@ async def main():
     server = EmbeddedServer(start=Tasks().start, folder=folder, launch_mode=sys.argv[1])
     await server.start()
     print(server.url.removeprefix("unix://"), flush=True)
-    await asyncio.sleep(60)
+    await asyncio.sleep(1000)
 
 uvloop.run(main())
 """
@@ -217,13 +221,16 @@ def test_a_killed_gateway_takes_the_server_with_it(mode: str) -> None:
         (pid,) = server_pids(socket)
         parent.kill()
         parent.wait()
-        assert gone(pid)
+        until(lambda: not alive(pid))
     for left in socket.parent.iterdir():
         left.unlink()
     socket.parent.rmdir()
 
 
-async def test_a_folder_is_free_again_after_its_gateway_was_killed(tasks: Tasks, tmp_path: Path) -> None:
+async def test_a_folder_is_free_again_after_its_gateway_was_killed(
+    tasks: Tasks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store.folder.LOCK_WAIT_S", PATIENCE_S)
     parent, _ = await asyncio.to_thread(start_parent, MODES[0], str(tmp_path))
     with parent:
         parent.kill()

@@ -15,7 +15,7 @@ REMOVED = "warmset:{registry}:removed"
 LOADS = "warmset:{load}:processes"
 
 GOOD = Registration("h:1", "http://h:1", "a", WorkerSource.ADMIN)
-VALUE = {"v": 1, "id": "x", "url": "http://x", "incarnation": "a", "source": "admin"}
+VALUE = {"v": 1, "id": "x:80", "url": "http://x:80", "incarnation": "a", "source": "admin"}
 
 
 def entry(**changes: object) -> bytes:
@@ -35,6 +35,12 @@ def entry(**changes: object) -> bytes:
         b"[" * 5000,
         entry(v=2),
         entry(id="y"),
+        entry(url="http://x"),
+        entry(url="http://X:80"),
+        entry(url="https://y:80"),
+        entry(url="http://x:80/"),
+        entry(url="http://x:80/metadata"),
+        entry(url="http://2852039166:80", id="2852039166:80"),
         entry(url="ftp://x"),
         entry(url="http://"),
         entry(url="http://[::1"),
@@ -49,14 +55,14 @@ def entry(**changes: object) -> bytes:
     ],
 )
 async def test_a_malformed_registration_is_skipped(store: RedisStore, raw: Redis, value: bytes) -> None:
-    await raw.hset(WORKERS, "x", value)
+    await raw.hset(WORKERS, "x:80", value)
     await store.register(GOOD)
     assert await store.read_registry() == Registry((GOOD,))
     assert store.malformed == 1
     assert store.state == "up"
-    assert not await store.deregister("x", "b")
+    assert not await store.deregister("x:80", "b")
     # An operator can put it right.
-    right = Registration("x", "http://x", "b", WorkerSource.ADMIN)
+    right = Registration("x:80", "http://x:80", "b", WorkerSource.ADMIN)
     await store.register(right)
     assert await store.read_registry() == Registry((GOOD, right))
 
@@ -69,8 +75,8 @@ async def test_a_configured_worker_takes_the_place_of_a_malformed_entry(store: R
 
 
 async def test_members_that_a_later_version_adds_are_ignored(store: RedisStore, raw: Redis) -> None:
-    await raw.hset(WORKERS, "x", entry(added={"in": "v1.1"}))
-    assert await store.read_registry() == Registry((Registration("x", "http://x", "a", WorkerSource.ADMIN),))
+    await raw.hset(WORKERS, "x:80", entry(added={"in": "v1.1"}))
+    assert await store.read_registry() == Registry((Registration("x:80", "http://x:80", "a", WorkerSource.ADMIN),))
     assert store.malformed == 0
 
 

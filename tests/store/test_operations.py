@@ -1,6 +1,7 @@
 """What each operation promises, on a real server."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,7 @@ from redis.asyncio import Redis
 from app.core.fleet.load import LoadSample
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
 from app.store.redis import RedisStore
+from tests.store.conftest import pass_time
 
 Make = Callable[..., RedisStore]
 
@@ -41,23 +43,23 @@ async def test_prefixes_do_not_see_each_other(store: RedisStore, make_store: Mak
     assert await make_store(prefix="other:").read_registry() == Registry()
 
 
-async def test_a_configured_worker_is_gone_after_its_lease(make_store: Make) -> None:
-    store = make_store(lease_s=0.3)
+async def test_a_configured_worker_is_gone_after_its_lease(make_store: Make, raw: Redis) -> None:
+    store = make_store(lease_s=3000)
     await store.register(config(1))
     await store.register(admin(2))
-    await asyncio.sleep(0.2)
+    await pass_time(raw, 2000)
     await store.register(config(3))
-    await asyncio.sleep(0.2)
+    await pass_time(raw, 2000)
     assert await store.read_registry() == Registry((admin(2), config(3)))
 
 
 async def test_a_renewal_keeps_a_configured_worker(make_store: Make, raw: Redis) -> None:
-    store = make_store(lease_s=0.4)
+    store = make_store(lease_s=4000)
     for _ in range(4):
         await store.register(config())
-        await asyncio.sleep(0.15)
+        await pass_time(raw, 1500)
     assert await store.read_registry() == Registry((config(),))
-    await asyncio.sleep(0.5)
+    await pass_time(raw, 4000)
     assert await store.read_registry() == Registry()
     assert await raw.hlen(WORKERS) == 0, "a reader removes what it found expired"
 
@@ -66,15 +68,15 @@ async def test_the_first_incarnation_of_a_configured_worker_stands_until_its_url
     await store.register(config(incarnation="first"))
     await store.register(config(incarnation="other process"))
     assert await store.read_registry() == Registry((config(incarnation="first"),))
-    moved = config(incarnation="moved", url="http://h:1/v2")
+    moved = config(incarnation="moved", url="https://h:1")
     await store.register(moved)
     assert await store.read_registry() == Registry((moved,))
 
 
-async def test_after_its_lease_a_worker_takes_a_new_incarnation(make_store: Make) -> None:
-    store = make_store(lease_s=0.1)
+async def test_after_its_lease_a_worker_takes_a_new_incarnation(make_store: Make, raw: Redis) -> None:
+    store = make_store(lease_s=1000)
     await store.register(config(incarnation="first"))
-    await asyncio.sleep(0.15)
+    await pass_time(raw, 1001)
     await store.register(config(incarnation="second"))
     assert await store.read_registry() == Registry((config(incarnation="second"),))
 
@@ -96,10 +98,10 @@ async def test_only_the_incarnation_that_is_meant_is_deregistered(store: RedisSt
     assert await store.read_registry() == Registry((), frozenset({"h:1"}))
 
 
-async def test_a_registration_past_its_lease_cannot_be_deregistered(make_store: Make) -> None:
-    store = make_store(lease_s=0.1)
+async def test_a_registration_past_its_lease_cannot_be_deregistered(make_store: Make, raw: Redis) -> None:
+    store = make_store(lease_s=1000)
     await store.register(config())
-    await asyncio.sleep(0.15)
+    await pass_time(raw, 1001)
     assert not await store.deregister("h:1", "a")
     assert await store.read_registry() == Registry()
 
@@ -114,10 +116,13 @@ async def test_a_removal_holds_against_configuration_and_yields_to_an_operator(s
 
 
 async def test_a_removal_is_forgotten_after_its_time(make_store: Make, raw: Redis) -> None:
-    store = make_store(removal_s=0.2)
+    store = make_store(removal_s=2000)
     await store.register(config())
     await store.deregister("h:1", "a")
-    await asyncio.sleep(0.25)
+    await pass_time(raw, 1900)
+    await store.register(config(incarnation="b"))
+    assert await store.read_registry() == Registry((), frozenset({"h:1"}))
+    await pass_time(raw, 200)
     await store.register(config(incarnation="b"))
     assert await store.read_registry() == Registry((config(incarnation="b"),))
     assert await raw.zcard(REMOVED) == 0
@@ -126,16 +131,18 @@ async def test_a_removal_is_forgotten_after_its_time(make_store: Make, raw: Redi
 async def test_samples_arrive_with_their_age_on_the_reader_s_clock(store: RedisStore) -> None:
     sample = LoadSample(taken_at=40.0, running=3, waiting=2, own_in_flight=1, kv_usage=0.25)
     unknown = LoadSample(taken_at=42.0, running=0, waiting=0, own_in_flight=0)
+    begun = time.monotonic()
     await store.publish_load(ProcessLoad("p", {"h:1": 4}, {"h:1": sample, "h:2": unknown}), now=42.0)
     await asyncio.sleep(0.3)
     (load,) = await store.read_loads(now=9000.0)
+    passed_s = time.monotonic() - begun + 0.002  # the server's clock is read in whole milliseconds
     assert load.process == "p"
     assert load.in_flight == {"h:1": 4}
     read = load.samples["h:1"]
     assert (read.running, read.waiting, read.own_in_flight, read.kv_usage) == (3, 2, 1, 0.25)
-    assert 2.29 < 9000.0 - read.taken_at < 3.3
+    assert 2.29 < 9000.0 - read.taken_at < 2 + passed_s
     assert load.samples["h:2"].kv_usage is None
-    assert 0.29 < 9000.0 - load.samples["h:2"].taken_at < 1.3
+    assert 0.29 < 9000.0 - load.samples["h:2"].taken_at < passed_s
 
 
 async def test_a_sample_from_the_future_is_new_not_newer(store: RedisStore) -> None:
@@ -146,15 +153,15 @@ async def test_a_sample_from_the_future_is_new_not_newer(store: RedisStore) -> N
 
 
 async def test_the_last_load_of_a_process_counts_and_expires(make_store: Make, raw: Redis) -> None:
-    store = make_store(load_s=0.4)
+    store = make_store(load_s=4000)
     await store.publish_load(ProcessLoad("gone", {"h:1": 1}), now=0.0)
-    await asyncio.sleep(0.25)
+    await pass_time(raw, 2500)
     await store.publish_load(ProcessLoad("p", {"h:1": 1}), now=0.0)
     await store.publish_load(ProcessLoad("p", {"h:1": 2}), now=0.0)
-    await asyncio.sleep(0.25)
+    await pass_time(raw, 2500)
     assert await store.read_loads(now=0.0) == [ProcessLoad("p", {"h:1": 2})]
     assert await raw.hlen(LOADS) == 1
-    await asyncio.sleep(0.25)
+    await pass_time(raw, 2500)
     assert await raw.exists(LOADS) == 0
 
 

@@ -14,11 +14,15 @@ from app.core.fleet.worker import Worker
 from app.upstream.client import HttpUpstream
 from app.upstream.connection import HIGH_WATER, MAX_HEADER_BYTES, TimeLimits, WorkerAnswer
 from tests.fakes.raw_worker import OK, Connected, RawWorker
+from tests.patience import FOR_EVER_S, PATIENCE_S, eventually, patience, soon, undisturbed
+
+PATIENT = TimeLimits(FOR_EVER_S, FOR_EVER_S, FOR_EVER_S)
+"""For tests of something else than time."""
 
 
 @pytest.fixture
 async def upstream() -> AsyncIterator[HttpUpstream]:
-    client = HttpUpstream(connect_timeout_s=1.0, limits=TimeLimits(5.0, 5.0, 5.0))
+    client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=PATIENT)
     yield client
     client.close()
 
@@ -50,7 +54,7 @@ def once(data: bytes) -> object:
 
 async def test_the_request_on_the_wire(upstream: HttpUpstream) -> None:
     async with RawWorker() as worker:
-        client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(5, 5, 5), credential="worker-key")
+        client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=PATIENT, credential="worker-key")
         answer = await client.send(at(worker), post(b'{"a": 1}', ((b"x-request-id", b"r1"),)))
         assert (answer.status, await body_of(answer)) == (200, b"{}")
         head, body = worker.requests[0]
@@ -121,7 +125,7 @@ async def test_a_reused_connection_that_breaks_inside_the_head_is_not_retried(up
 
 
 async def test_refused_and_silent_addresses_are_connect_failures() -> None:
-    client = HttpUpstream(connect_timeout_s=0.2, limits=TimeLimits(5, 5, 5))
+    client = HttpUpstream(connect_timeout_s=0.2, limits=PATIENT)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         with pytest.raises(UpstreamError) as refused:
@@ -190,8 +194,7 @@ async def test_a_broken_body_gives_what_arrived_and_then_says_so(upstream: HttpU
         assert (await opened.read()).startswith(b"abc")
         with pytest.raises(StreamBroken):
             await body_of(opened)
-        await asyncio.sleep(0.01)
-        assert upstream.open_connections == 0
+        await eventually(lambda: upstream.open_connections == 0)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +211,40 @@ async def test_a_malformed_head_is_no_answer(upstream: HttpUpstream, answer: byt
         with pytest.raises(UpstreamError) as caught:
             await upstream.send(at(worker), post())
         assert caught.value.failure is Failure.NO_ANSWER
+
+
+@pytest.mark.parametrize(
+    ("begin", "is_in_head"),
+    [
+        (b"HTTP/1.1 200 OK\r\nx: ", True),
+        (b"HTTP/1.1 200 OK\r\n", True),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ", False),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;", False),
+    ],
+    ids=["value", "name", "trailer", "chunk extension"],
+)
+async def test_a_header_without_an_end_is_not_kept_for_ever(
+    upstream: HttpUpstream, begin: bytes, is_in_head: bool
+) -> None:
+    sent = 0
+
+    async def endless(connection: Connected) -> None:
+        nonlocal sent
+        await connection.read_request()
+        await connection.send(begin)
+        while sent < 100 * MAX_HEADER_BYTES:
+            await connection.send(b"y" * 65536)
+            sent += 65536
+
+    async with RawWorker(endless) as worker:
+        if is_in_head:
+            with pytest.raises(UpstreamError, match="bytes without one of a body"):
+                await upstream.send(at(worker), post())
+        else:
+            with pytest.raises(StreamBroken, match="bytes without one of a body"):
+                await body_of(await upstream.send(at(worker), post()))
+        await asyncio.sleep(0.05)
+        assert sent < 30 * MAX_HEADER_BYTES, "what the kernel's buffers took, and no more"
 
 
 async def test_bytes_that_nobody_asked_for_poison_the_connection(upstream: HttpUpstream) -> None:
@@ -245,8 +282,7 @@ async def test_what_may_have_more_bytes_behind_it_is_not_used_again(upstream: Ht
             opened = await upstream.send(at(worker), post())
             assert await body_of(opened) == b""
             assert (b"content-length", b"5") not in opened.headers
-            await asyncio.sleep(0.01)
-            assert upstream.open_connections == 0
+            await eventually(lambda: upstream.open_connections == 0)
         assert len(worker.connections) == 2
 
 
@@ -286,14 +322,15 @@ async def test_interim_answers_and_trailers_are_not_part_of_the_answer(upstream:
 
 
 async def test_silence_is_noticed_in_time_when_its_limit_is_the_shorter_one() -> None:
-    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(total=5.0, first_byte=4.0, idle=0.1))
+    limits = TimeLimits(total=FOR_EVER_S, first_byte=FOR_EVER_S, idle=0.1)
+    client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
 
     async def stalls(connection: Connected) -> None:
         await connection.read_request()
         await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\na")
         await connection.until_closed()
 
-    async with RawWorker(stalls) as worker, asyncio.timeout(1):
+    async with RawWorker(stalls) as worker, patience():
         answer = await client.send(at(worker), post())
         assert await answer.read() == b"a"
         with pytest.raises(StreamBroken, match="nothing came"):
@@ -302,21 +339,21 @@ async def test_silence_is_noticed_in_time_when_its_limit_is_the_shorter_one() ->
 
 
 async def test_an_early_answer_to_a_request_still_being_sent_is_not_reused(upstream: HttpUpstream) -> None:
+    gone = asyncio.Event()
+
     async def refuse_early(connection: Connected) -> None:
         await connection.reader.readuntil(b"\r\n\r\n")
         await connection.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n")
-        await asyncio.sleep(0.2)
+        await gone.wait()
 
     async with RawWorker(refuse_early) as worker:
         answer = await upstream.send(at(worker), post(os.urandom(32 * 1024 * 1024)))
         assert answer.status == 413
-        await asyncio.sleep(0.02)
-        assert upstream.open_connections == 0
+        await eventually(lambda: upstream.open_connections == 0)
+        gone.set()
 
 
 async def test_the_time_limit_holds_before_and_within_the_answer() -> None:
-    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(0.2, 0.2, 0.2))
-
     async def silent(connection: Connected) -> None:
         await connection.until_closed()
 
@@ -325,61 +362,82 @@ async def test_the_time_limit_holds_before_and_within_the_answer() -> None:
         await connection.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n")
         await connection.until_closed()
 
-    async with RawWorker(silent, stalls) as worker:
-        with pytest.raises(UpstreamError) as caught:
-            await client.send(at(worker), post())
-        assert caught.value.failure is Failure.TIMEOUT
-        answer = await client.send(at(worker), post())
-        assert await answer.read() == b"abc"
-        with pytest.raises(StreamBroken):
-            await answer.read()
-        await asyncio.sleep(0.02)
-        assert client.open_connections == 0
-    client.close()
+    async def attempt(scale: float) -> None:
+        limits = TimeLimits(total=0.2 * scale, first_byte=FOR_EVER_S, idle=FOR_EVER_S)
+        client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
+        async with RawWorker(silent, stalls) as worker, patience():
+            with pytest.raises(UpstreamError, match="no complete answer") as caught:
+                await client.send(at(worker), post())
+            assert caught.value.failure is Failure.TIMEOUT
+            answer = await client.send(at(worker), post())
+            assert await answer.read() == b"abc"
+            with pytest.raises(StreamBroken, match="no complete answer"):
+                await answer.read()
+            await eventually(lambda: client.open_connections == 0)
+        client.close()
+
+    await undisturbed(attempt, pause_s=0.05)
 
 
-async def test_silence_before_the_answer_and_between_its_pieces() -> None:
-    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(total=5.0, first_byte=0.4, idle=0.15))
-
-    async def late(connection: Connected) -> None:
-        await connection.read_request()
-        await asyncio.sleep(0.25)
-        await connection.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
-        for _ in range(6):
-            await connection.send(b"3\r\nabc\r\n")
-            await asyncio.sleep(0.08)
-        await connection.until_closed()
+async def test_silence_before_the_answer() -> None:
+    limits = TimeLimits(total=FOR_EVER_S, first_byte=0.2, idle=FOR_EVER_S)
+    client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
 
     async def silent(connection: Connected) -> None:
         await connection.until_closed()
 
-    async with RawWorker(late, silent) as worker:
-        answer = await client.send(at(worker), post())
-        arrived = b""
-        while len(arrived) < 18:
-            arrived += await answer.read()
-        assert arrived == b"abc" * 6, "a slow worker is not a silent one"
-        with pytest.raises(StreamBroken, match=r"nothing came for 0\.15 s"):
-            await answer.read()
-        with pytest.raises(UpstreamError, match=r"no answer began within 0\.4 s") as caught:
+    async with RawWorker(silent) as worker, patience():
+        with pytest.raises(UpstreamError, match=r"no answer began within 0\.2 s") as caught:
             await client.send(at(worker), post())
         assert caught.value.failure is Failure.TIMEOUT
     client.close()
 
 
-async def test_a_client_that_reads_slowly_is_not_the_workers_silence() -> None:
-    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(total=5.0, first_byte=1.0, idle=0.1))
+async def test_silence_between_the_pieces_of_an_answer() -> None:
+    """The answer is later than any of its pieces may be, and they take longer together."""
 
+    async def attempt(scale: float) -> None:
+        limits = TimeLimits(total=FOR_EVER_S, first_byte=FOR_EVER_S, idle=0.15 * scale)
+        client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
+
+        async def late(connection: Connected) -> None:
+            await connection.read_request()
+            await asyncio.sleep(0.25 * scale)
+            await connection.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+            for _ in range(6):
+                await connection.send(b"3\r\nabc\r\n")
+                await asyncio.sleep(0.05 * scale)
+            await connection.until_closed()
+
+        async with RawWorker(late) as worker, patience():
+            answer = await client.send(at(worker), post())
+            arrived = b""
+            while len(arrived) < 18:
+                arrived += await answer.read()
+            assert arrived == b"abc" * 6, "a slow worker is not a silent one"
+            with pytest.raises(StreamBroken, match=f"nothing came for {limits.idle:g} s"):
+                await answer.read()
+        client.close()
+
+    await undisturbed(attempt, pause_s=0.04)
+
+
+async def test_a_client_that_reads_slowly_is_not_the_workers_silence() -> None:
     async def flood(connection: Connected) -> None:
         await connection.read_request()
         await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 33554432\r\n\r\n")
         await connection.send(b"x" * 33554432)
 
-    async with RawWorker(flood) as worker:
-        answer = await client.send(at(worker), post())
-        await asyncio.sleep(0.4)
-        assert len(await body_of(answer)) == 33554432
-    client.close()
+    async def attempt(scale: float) -> None:
+        limits = TimeLimits(total=FOR_EVER_S, first_byte=FOR_EVER_S, idle=0.1 * scale)
+        client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
+        async with RawWorker(flood) as worker, patience():
+            answer = await client.send(at(worker), post())
+            await asyncio.sleep(0.3 * scale)
+            assert len(await body_of(answer)) == 33554432
+        client.close()
+
+    await undisturbed(attempt, pause_s=0.03)
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.0002, 0.0005, 0.001, 0.0015, 0.002, 0.05])
@@ -400,8 +458,8 @@ async def test_cancelling_closes_the_connection(upstream: HttpUpstream, after_s:
             await task
         await asyncio.sleep(0.05)
         if worker.connections:
-            await asyncio.wait_for(closed.wait(), 2)
-        assert upstream.open_connections == 0
+            await soon(closed.wait())
+        await eventually(lambda: upstream.open_connections == 0)
 
 
 class Begun:
@@ -432,21 +490,21 @@ async def test_who_is_cancelled_too_late_does_not_close_the_connection_of_the_ne
 
     async with RawWorker(answer_second) as worker:
         first = asyncio.ensure_future(upstream.send(at(worker), post(b"1")))
-        await arrived.wait()
-        (connection,) = upstream._origins[worker.url]._all
+        await soon(arrived.wait())
+        (connection,) = next(iter(upstream._origins.values()))._all
         # All within one turn of the loop: the first is cancelled, its answer arrives, the second takes the connection.
         first.cancel()
         connection.data_received(OK)
         second = Begun(upstream.send(at(worker), post(b"2")))
         with pytest.raises(asyncio.CancelledError):
             await first
-        async with asyncio.timeout(2):
+        async with patience():
             assert await body_of(await second) == b"{}"
         assert len(worker.connections) == 1
 
 
 async def test_closing_the_client_fails_what_is_under_way() -> None:
-    client = HttpUpstream(connect_timeout_s=1, limits=TimeLimits(5, 5, 5))
+    client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=PATIENT)
     arrived = asyncio.Event()
 
     async def half(connection: Connected) -> None:
@@ -456,11 +514,11 @@ async def test_closing_the_client_fails_what_is_under_way() -> None:
         arrived.set()
         await connection.until_closed()
 
-    async with RawWorker(half) as worker, asyncio.timeout(2):
+    async with RawWorker(half) as worker, patience():
         begun = await client.send(at(worker), post(b"body"))
         arrived.clear()
         waiting = asyncio.ensure_future(client.send(at(worker), post(b"head")))
-        await arrived.wait()
+        await soon(arrived.wait())
         client.close()
         with pytest.raises(UpstreamError):
             await waiting
@@ -485,9 +543,8 @@ async def test_closing_an_unfinished_answer_closes_the_connection(upstream: Http
         answer = await upstream.send(at(worker), post())
         assert await answer.read()
         answer.close()
-        await asyncio.wait_for(closed.wait(), 2)
-        await asyncio.sleep(0.02)
-        assert upstream.open_connections == 0
+        await soon(closed.wait())
+        await eventually(lambda: upstream.open_connections == 0)
 
 
 async def test_a_slow_reader_holds_the_worker_back(upstream: HttpUpstream) -> None:
@@ -519,9 +576,8 @@ async def test_idle_connections_are_closed_and_their_origin_forgotten(
     async with RawWorker() as worker:
         await body_of(await upstream.send(at(worker), post()))
         assert upstream.open_connections == 1
-        await asyncio.sleep(0.3)
-        assert upstream.open_connections == 0
-        assert not upstream._origins
+        await eventually(lambda: upstream.open_connections == 0)
+        await eventually(lambda: not upstream._origins)
         await body_of(await upstream.send(at(worker), post()))
         assert len(worker.connections) == 2
 

@@ -12,7 +12,7 @@ from tests.vllm import engine, gateway, workers
 from tests.vllm.process import ServerProcess
 
 HERE = Path(__file__).resolve().parent
-TEST_LIMIT_S = 120
+TEST_LIMIT_S = 300
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

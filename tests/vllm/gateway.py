@@ -8,17 +8,18 @@ from pathlib import Path
 
 import httpx
 
-from tests.vllm.process import ServerProcess, free_ports, is_healthy
+from tests.patience import lasting_ports
+from tests.vllm.process import ServerProcess, is_healthy
 from tests.vllm.workers import CHAT_MODEL, EMBEDDING_MODEL, Workers
 
-START_LIMIT_S = 60.0
+START_LIMIT_S = 120.0
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
 def running(workers: Workers, logs: Path) -> Iterator[ServerProcess]:
     """Start it, wait until it knows the models, and stop it in the end."""
-    port, admin_port, prometheus_port = free_ports(3)
+    port, admin_port, prometheus_port = lasting_ports(3)
     command = (
         *(sys.executable, "-P", "-m", "app", "serve"),
         *("--worker-urls", ",".join(worker.url for worker in workers.all)),

@@ -13,20 +13,10 @@ import httpx
 
 LEASH = Path(__file__).with_name("leash.py")
 TAIL_LINES = 60
-STOP_LIMIT_S = 20.0
+STOP_LIMIT_S = 60.0
 POLL_S = 0.2
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on. All are held until all are found, so that no two are the same."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for held in sockets:
-            held.bind(("127.0.0.1", 0))
-        return [held.getsockname()[1] for held in sockets]
-    finally:
-        for held in sockets:
-            held.close()
+TRY_S = 5.0
+"""For one of many attempts."""
 
 
 class ServerProcess:
@@ -53,7 +43,7 @@ class ServerProcess:
     def wait_until(self, is_ready: Callable[[httpx.Client], bool], limit_s: float) -> None:
         """Return when `is_ready` says so; connections that fail mean not yet. Fails early when the process died."""
         give_up_at = time.monotonic() + limit_s
-        with httpx.Client(base_url=self.url, timeout=5) as client:
+        with httpx.Client(base_url=self.url, timeout=TRY_S) as client:
             while True:
                 try:
                     if is_ready(client):
@@ -92,7 +82,7 @@ def wait_until_refused(port: int) -> None:
     give_up_at = time.monotonic() + STOP_LIMIT_S
     while time.monotonic() < give_up_at:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            socket.create_connection(("127.0.0.1", port), timeout=TRY_S).close()
         except ConnectionRefusedError:
             return
         except OSError:  # a dying server may also leave a connection hanging, or reset it

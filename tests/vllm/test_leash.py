@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S, until
 from tests.vllm.process import LEASH, ServerProcess
 
 # A server that ignores SIGTERM in a child of its own, as one does whose worker hangs; it writes both process ids.
@@ -38,19 +38,13 @@ def is_alive(process: int) -> bool:
         return False
 
 
-def wait_until_gone(processes: list[int], limit_s: float = 10.0) -> None:
-    give_up_at = time.monotonic() + limit_s
-    while alive := [process for process in processes if is_alive(process)]:
-        assert time.monotonic() < give_up_at, f"{alive} outlived it"
-        time.sleep(0.02)
+def wait_until_gone(processes: list[int]) -> None:
+    until(lambda: not any(map(is_alive, processes)))
 
 
 def started(ids: Path) -> list[int]:
     """The ids that STUBBORN wrote."""
-    give_up_at = time.monotonic() + 10
-    while not (ids.exists() and ids.read_text()):
-        assert time.monotonic() < give_up_at
-        time.sleep(0.02)
+    until(lambda: ids.exists() and ids.read_text())
     processes = [int(text) for text in ids.read_text().split()]
     assert all(map(is_alive, processes))
     return processes
@@ -96,5 +90,5 @@ def test_death_before_ready_is_told_with_the_log(tmp_path: Path) -> None:
         "broken", 1, (sys.executable, "-c", "raise SystemExit('no such model')"), os.environ, tmp_path
     )
     with pytest.raises(RuntimeError, match=r"(?s)broken died before it was ready.*no such model"):
-        server.wait_until(lambda client: client.get("/health").is_success, 20)
+        server.wait_until(lambda client: client.get("/health").is_success, PATIENCE_S)
     server.begin_stop()

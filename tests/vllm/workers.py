@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.patience import lasting_ports
 from tests.vllm.engine import Engine, environment
-from tests.vllm.process import ServerProcess, free_ports, is_healthy
+from tests.vllm.process import ServerProcess, is_healthy
 
 CHAT_MODEL = "tiny"
 EMBEDDING_MODEL = "minilm"
@@ -76,7 +77,7 @@ def running(engine: Engine, logs: Path) -> Iterator[Workers]:
     with TemporaryDirectory(prefix="vllm-") as scratch:
         variables = environment() | ENVIRONMENT | {"TMPDIR": scratch}
         try:
-            for (name, model, options), port in zip(plan, free_ports(len(plan)), strict=True):
+            for (name, model, options), port in zip(plan, lasting_ports(len(plan)), strict=True):
                 vllm = (engine.python, "-m", "vllm.entrypoints.cli.main", "serve", model)
                 command = (*vllm, "--host", "127.0.0.1", "--port", str(port), *COMMON, *options)
                 started.append(ServerProcess(name, port, command, variables, logs))

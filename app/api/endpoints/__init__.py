@@ -3,10 +3,47 @@
 An allow-list, because vLLM also serves paths that change or stop it, and protects few of them with its key.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from app.api.families import Family
 from app.core.fleet.service import Service, Task
+
+
+class ProxyEndpoint(NamedTuple):
+    """A path whose POST requests carry `model` in a JSON body and go to a worker of that model that does the task."""
+
+    path: str
+    task: Task
+    family: Family = Family.OPENAI
+    takes_salt: bool = False
+    """The body has a `cache_salt` (vLLM 0.32's schema); where it has none, one that is added is ignored or refused."""
+    can_stream: bool = False
+    """With `"stream": true` in the body, the answer is an event stream."""
+
+
+ENDPOINTS = (
+    ProxyEndpoint("/v1/chat/completions", Task.GENERATE, takes_salt=True, can_stream=True),
+    ProxyEndpoint("/v1/chat/completions/batch", Task.GENERATE, takes_salt=True),
+    ProxyEndpoint("/v1/completions", Task.GENERATE, takes_salt=True, can_stream=True),
+    ProxyEndpoint("/v1/responses", Task.GENERATE, Family.RESPONSES, takes_salt=True, can_stream=True),
+    ProxyEndpoint("/v1/messages", Task.GENERATE, Family.ANTHROPIC, takes_salt=True, can_stream=True),
+    ProxyEndpoint("/v1/messages/count_tokens", Task.GENERATE, Family.ANTHROPIC),
+    ProxyEndpoint("/v1/embeddings", Task.EMBED),
+    ProxyEndpoint("/v2/embed", Task.EMBED),
+    ProxyEndpoint("/v1/classify", Task.CLASSIFY),
+    ProxyEndpoint("/classify", Task.CLASSIFY),
+    ProxyEndpoint("/v1/pooling", Task.POOL),
+    ProxyEndpoint("/pooling", Task.POOL),
+    ProxyEndpoint("/v1/score", Task.SCORE),
+    ProxyEndpoint("/score", Task.SCORE),
+    ProxyEndpoint("/v1/rerank", Task.SCORE),
+    ProxyEndpoint("/v2/rerank", Task.SCORE),
+    ProxyEndpoint("/rerank", Task.SCORE),
+    ProxyEndpoint("/generative_scoring", Task.GENERATE, takes_salt=True),
+    ProxyEndpoint("/tokenize", Task.TOKENIZE),
+    ProxyEndpoint("/detokenize", Task.TOKENIZE),
+)
 
 SPELLINGS = (
     ("/v1/classify", "/classify"),
@@ -18,19 +55,12 @@ SPELLINGS = (
 vLLM has `/classify` and `/pooling` only, Dynamo `/v1/classify` and `/v1/pooling` only."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyEndpoint:
-    """A path whose POST requests carry `model` in a JSON body and go to a worker of that model that does the task."""
+def _service(endpoint: ProxyEndpoint) -> Service:
+    row = next((row for row in SPELLINGS if endpoint.path in row), ())
+    spellings = (endpoint.path, *(path for path in row if path != endpoint.path))
+    alternatives = frozenset(other.path for other in ENDPOINTS if other.task is endpoint.task)
+    return Service(endpoint.path, endpoint.task, spellings, alternatives)
 
-    path: str
-    task: Task
-    family: Family = Family.OPENAI
-    takes_salt: bool = False
-    """The body has a `cache_salt` (vLLM 0.32's schema); where it has none, one that is added is ignored or refused."""
-    service: Service = field(init=False)
 
-    def __post_init__(self) -> None:
-        row = next((row for row in SPELLINGS if self.path in row), (self.path,))
-        spellings = (self.path, *(path for path in row if path != self.path))
-        paths = frozenset(path for path, task in TASKS.items() if task is self.task)
-        object.__setattr__(self, "service", Service(self.path, self.task, spellings, paths))
+SERVICES: Mapping[str, Service] = {endpoint.path: _service(endpoint) for endpoint in ENDPOINTS}
+"""Path -> what it asks of a worker."""

@@ -15,6 +15,8 @@ class Worker:
     incarnation: changes when another process answers at the same address; a fact about an older one is ignored.
     models: served model id -> the worker's own entry of `/v1/models`, as JSON bytes; empty while not yet known.
     engine: what runs there, as far as it is known.
+    address: the IP address that connections go to, whatever the URL's name is said to stand for since; "" while not
+    known, and then nothing but a URL that names an address itself is connected to.
     """
 
     id: str
@@ -22,3 +24,4 @@ class Worker:
     incarnation: str
     models: Mapping[str, bytes] = field(default_factory=dict)
     engine: Engine = field(default_factory=Engine)
+    address: str = ""

@@ -13,10 +13,12 @@ from app.sim.worker.driver import EngineDriver
 from app.sim.worker.errors import ApiError
 from app.sim.worker.observations import Observations
 from app.sim.worker.options import WorkerOptions
+from tests.patience import eventually, soon
 
 PROFILE = PROFILES["llama33-70b-fp8-h100-tp8"]
 SLOW = WorkerOptions(port=0, served_model_names=("tiny",), speed=1.0, max_num_seqs=2, max_num_queued_reqs=4)
-LONG = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4000}
+LONG = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 60_000}
+"""Nearly ten minutes: what ends before has not come to its own end."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ async def test_news_between_two_waits_is_not_missed() -> None:
     generation = driver.submit([EngineRequest(4, 1)], streams=True)
     generation.wake()
     generation.wake()
-    await asyncio.wait_for(generation.progress(), 1)
+    await soon(generation.progress())
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(generation.progress(), 0.02)
 
@@ -43,7 +45,7 @@ async def test_closing_ends_what_runs_and_refuses_what_comes() -> None:
     driver = EngineDriver(engine, Observations(engine, "m"), speed=1.0)
     generation = driver.submit([EngineRequest(4, 1000)], streams=False)
     driver.close()
-    await asyncio.wait_for(generation.end(), 1)
+    await soon(generation.end())
     assert generation.requests[0].finish_reason == "abort"
     with pytest.raises(ApiError, match="after shutdown"):
         driver.submit([EngineRequest(4, 1)], streams=False)
@@ -99,9 +101,7 @@ async def test_a_client_that_goes_away_frees_the_engine(slow: Any, moment: str) 
             await asyncio.sleep(0.1)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        began = time.monotonic()
         await until(slow, "vllm:num_requests_running", 0)
-        assert time.monotonic() - began < 1.0
     assert slow.metric("vllm:kv_cache_usage_perc") == 0
     assert slow.metric("vllm:request_success_total") == aborted
 
@@ -115,12 +115,20 @@ async def test_more_answers_than_the_limit_has_room_for_leave_nothing_behind(slo
 
 
 async def test_tokens_come_at_the_measured_pace(slow: Any) -> None:
-    """Batch 1 of the TP8 profile: 9.5 ms per token, so 80 further tokens take 0.75 s; five times as much is allowed."""
+    """Batch 1 of the TP8 profile: 9.5 ms per token, so 80 further tokens take 0.75 s, and never less.
+
+    A machine that is busy makes it more, but not each time, or not so much that a driver which lost time would do it.
+    """
     async with httpx.AsyncClient(base_url=slow.url) as client:
-        began = time.monotonic()
-        await client.post("/v1/chat/completions", json={**LONG, "max_tokens": 80})
-        took = time.monotonic() - began
-    assert 0.74 < took < 3.9
+
+        async def is_on_time() -> bool:
+            began = time.monotonic()
+            await client.post("/v1/chat/completions", json={**LONG, "max_tokens": 80})
+            took = time.monotonic() - began
+            assert took > 0.74
+            return took < 1.5
+
+        await eventually(is_on_time)
 
 
 async def test_many_at_once_all_get_their_own_answer(worker_of: Callable[[str], Any]) -> None:

@@ -1,0 +1,83 @@
+"""What workers do that they should not, as a client sees it."""
+
+import json
+
+import httpx
+import pytest
+
+from app.core.fleet.reasons import Failure, Outcome
+from app.upstream.connection import MAX_HEADER_BYTES, MAX_HEADERS
+from tests.api.conftest import Edge
+from tests.fakes.raw_worker import Connected, RawWorker
+
+BODY = b'{"model": "m"}'
+
+POST = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY)
+
+
+def says(answer: bytes, *, ends: bool = False):  # type: ignore[no-untyped-def]
+    async def script(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(answer)
+        if not ends:
+            await connection.until_closed()
+
+    return script
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"metadata: %s\r\n" % (b"m" * (MAX_HEADER_BYTES + 1)), b"x: y\r\n" * (MAX_HEADERS + 1)],
+    ids=["bytes", "number"],
+)
+async def test_more_headers_than_a_worker_may_send(edge: Edge, headers: bytes) -> None:
+    answer = b"HTTP/1.1 200 OK\r\n%scontent-length: 2\r\n\r\nok" % headers
+    async with RawWorker(says(answer)) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            got = await client.post(edge.url + "/v1/completions", content=BODY)
+        assert got.status_code == 502
+        error = got.json()["error"]
+        assert error["code"] == "worker_no_answer"
+        assert "header block of more than 1048576 bytes or 1000 headers" in error["message"]
+        await edge.at_rest()
+        assert edge.upstream.open_connections == 0
+        assert edge.told.failures == [Failure.NO_ANSWER]
+
+
+async def test_less_than_its_length_breaks_the_connection(edge: Edge) -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{}"
+    async with RawWorker(says(answer, ends=True)) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.post(edge.url + "/v1/completions", content=BODY)
+        await edge.at_rest()
+        record = edge.told.records[0]
+        assert (record.outcome, record.refusal) == (Outcome.FAILED, "stream_broken")
+
+
+async def test_more_than_its_length_is_dropped_and_its_connection_not_used_again(edge: Edge) -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}more"
+    async with RawWorker(says(answer)) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            for _ in range(2):
+                got = await client.post(edge.url + "/v1/completions", content=BODY)
+                assert (got.status_code, got.content) == (200, b"{}")
+                await edge.at_rest()
+        assert len(worker.connections) == 2
+
+
+@pytest.mark.parametrize(
+    "framing", [b"content-length: 2\r\ncontent-length: 3\r\n", b"content-length: 2\r\ntransfer-encoding: chunked\r\n"]
+)
+async def test_two_lengths_are_no_answer(edge: Edge, framing: bytes) -> None:
+    async with RawWorker(says(b"HTTP/1.1 200 OK\r\n%s\r\n{}" % framing)) as worker:
+        edge.add(worker)
+        talk = await edge.talk(POST)
+        head = await talk.until(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 502 ")
+        body = await talk.until(b"}}")
+        assert json.loads(body)["error"]["code"] == "worker_no_answer"
+        await edge.at_rest()

@@ -1,0 +1,78 @@
+"""The index of known faults says what is true: every fault is answered once, by tests that exist and are run."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from app.commands.test import LANES
+from tests.contracts.known_faults import (
+    BODIES_AND_ENDPOINTS,
+    KNOWN_FAULTS,
+    SECURITY,
+    STREAMS_AND_HTTP,
+    Covered,
+    KnownFault,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+
+IDS = {
+    STREAMS_AND_HTTP: "F36 F37 F38 F40 F41 F43 F44 F45 F46 F47 F48 F49 F50 F51 F52 F53 F54 F55 F56",
+    BODIES_AND_ENDPOINTS: "F59 F60 F61 F62 F63 F64 F65 F66 F67 F68 F69",
+    SECURITY: "F70 F71 F72 F73 F74 F76 F77",
+}
+
+REPORT = re.compile(r"([\w.-]+/)?[\w.-]+#\d+|CVE-\d{4}-\d+")
+
+
+@cache
+def functions(path: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function of a file that pytest would collect, by what stands behind the file's path."""
+    found = {}
+    for node in ast.parse((ROOT / path).read_text()).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
+        for function in inner:
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                found[prefix + function.name] = function
+    return found
+
+
+def is_sentence(text: str) -> bool:
+    return text[0].isupper() and text.endswith(".") and len(text.split()) > 5
+
+
+def test_every_fault_is_there_once() -> None:
+    for section, ids in IDS.items():
+        assert [fault.id for fault in section] == ids.split()
+    assert sum(map(len, IDS)) == len(KNOWN_FAULTS) == len({fault.id for fault in KNOWN_FAULTS})
+
+
+@pytest.mark.parametrize("fault", KNOWN_FAULTS, ids=lambda fault: fault.id)
+def test_what_an_entry_says(fault: KnownFault) -> None:
+    assert REPORT.fullmatch(fault.reported_at)
+    assert is_sentence(fault.symptom)
+    answer = fault.answer
+    if isinstance(answer, Covered):
+        assert not answer.apart_from or is_sentence(answer.apart_from)
+    else:
+        assert is_sentence(answer.reason)
+
+
+@pytest.mark.parametrize("fault", KNOWN_FAULTS, ids=lambda fault: fault.id)
+def test_its_tests_exist_and_are_run(fault: KnownFault) -> None:
+    tests = fault.answer.tests
+    assert len(set(tests)) == len(tests)
+    for test in tests:
+        path, _, name = test.partition("::")
+        function = functions(path).get(name)
+        assert function is not None, f"{test} is not there"
+        assert function.name.startswith("test_")
+        marks = " ".join(map(ast.unparse, function.decorator_list))
+        assert "skip" not in marks, f"{test} may not be run"
+        assert "xfail" not in marks, f"{test} may fail"
+    lanes = tuple(f"{folder.as_posix()}/" for folder in LANES.values())
+    assert not all(test.startswith(lanes) for test in tests), "none of them is in the default run"
