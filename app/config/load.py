@@ -13,6 +13,7 @@ from app.config.document import read_document
 from app.config.environment import variables
 from app.config.errors import ConfigError, Problem, shown
 from app.config.flags import FILE_VARIABLE, Given
+from app.config.pools import PoolConfig
 from app.config.rules import broken_rules
 from app.config.schema import Config
 from app.config.settings import SETTINGS, VARIABLE_PREFIX, Kind, Setting, from_document, from_texts
@@ -122,6 +123,8 @@ def _told(setting: Setting, detail: ErrorDetails) -> str:
     context = detail.get("ctx", {})
     places = [place for place in detail["loc"][1:] if isinstance(place, int) and not isinstance(place, bool)]
     item = f"item {places[0] + 1} " if places and setting.kind is Kind.LIST else ""
+    if setting.kind is Kind.TABLE and len(detail["loc"]) > 1:
+        item = ".".join(shown(str(place))[1:-1] for place in detail["loc"][1:]) + " "
     value = "" if setting.secret else f", not {shown(detail['input'])}"
     match detail["type"]:
         case "value_error":
@@ -137,13 +140,29 @@ def _told(setting: Setting, detail: ErrorDetails) -> str:
         case "literal_error":
             return f"must be {context['expected']}{value}"
         case "string_too_short":
-            return "must not be empty"
+            return f"{item}must not be empty"
         case "string_type":
             return f"{item}must be text{value}; write it in quotes"
-        case "tuple_type" | "dict_type" | "mapping_type" | "bool_type" | "int_type" | "float_type" | "int_from_float":
-            return f"must be {setting.kind.value}{value}"
+        case (
+            "tuple_type"
+            | "model_type"
+            | "dict_type"
+            | "mapping_type"
+            | "bool_type"
+            | "int_type"
+            | "float_type"
+            | "int_from_float"
+        ):
+            return f"{item}must be {_wanted(setting, detail)}{value}"
+        case "extra_forbidden":
+            return f"{item}is no setting of a pool; there are {', '.join(PoolConfig.model_fields)}"
         case _:
-            return detail["msg"]
+            return f"{item}{detail['msg']}"
+
+
+def _wanted(setting: Setting, detail: ErrorDetails) -> str:
+    is_inside = setting.kind is Kind.TABLE and len(detail["loc"]) > 2
+    return Kind.BOOL.value if is_inside and detail["type"] == "bool_type" else setting.kind.value
 
 
 def _unknown(key: str, known: Iterable[str], *, as_variable: bool = False) -> str:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from app.config.addresses import listen_host, store_url, worker_url
 from app.config.errors import MASK, shown
 from app.config.keys_file import hash_keys_problem
+from app.config.pools import PoolConfig
 from app.core.fleet.allow import parse_allow_list
 from app.core.routing.policies import DEFAULT_POLICY, POLICIES
 
@@ -167,6 +168,11 @@ class Config(BaseModel):
         AfterValidator(_model_alias),
         Field(description="a further name for a model; the request is sent on with the model's own"),
         Offer(ROUTING, (), "ALIAS=MODEL"),
+    ] = Field(default_factory=dict)
+    pools: Annotated[
+        Mapping[str, PoolConfig],
+        Field(description="what may serve a model: its engine, engine_version, model_revision, spec_decode"),
+        Offer(ROUTING, (), "JSON"),
     ] = Field(default_factory=dict)
     expose_routing_headers: Annotated[
         bool, Field(description="name the worker, policy and reason in headers of each answer"), Offer(ROUTING)

@@ -1,5 +1,6 @@
 """The schema, field by field, as flags, variables and files need it; and texts turned into values of a field's type."""
 
+import json
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from app.config.errors import shown
 from app.config.schema import Config, Offer
@@ -27,6 +28,7 @@ class Kind(StrEnum):
     FLOAT = "a number"
     LIST = "a list"
     MAP = "a mapping"
+    TABLE = "a mapping of mappings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ def from_texts(setting: Setting, texts: Sequence[str]) -> Any:
         return _pairs(_items(texts))
     text = texts[-1]
     match setting.kind:
+        case Kind.TABLE:
+            return _table(text)
         case Kind.BOOL:
             if text.lower() not in TRUE + FALSE:
                 raise ValueError(f"must be true or false, not {shown(text)}")
@@ -79,7 +83,7 @@ def from_texts(setting: Setting, texts: Sequence[str]) -> Any:
 
 def from_document(setting: Setting, value: Any) -> Any:
     """The value that the file holds, in the schema's types. A list or mapping may be written as a variable's text."""
-    if setting.kind in (Kind.LIST, Kind.MAP) and isinstance(value, str):
+    if setting.kind in (Kind.LIST, Kind.MAP, Kind.TABLE) and isinstance(value, str):
         return from_texts(setting, [value])
     if setting.kind is Kind.LIST and isinstance(value, list):
         return tuple(value)
@@ -103,6 +107,16 @@ def _pairs(items: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
+def _table(text: str) -> dict[str, Any]:
+    try:
+        table = json.loads(text)
+    except ValueError:
+        raise ValueError(f"must be {Kind.TABLE.value} in JSON, not {shown(text)}") from None
+    if not isinstance(table, dict):
+        raise ValueError(f"must be {Kind.TABLE.value} in JSON, not {shown(text)}")
+    return table
+
+
 def _inner_types(annotation: Any) -> set[Any]:
     """The types that an annotation is made of, without Annotated and Union around them."""
     if get_origin(annotation) is Annotated:
@@ -112,6 +126,12 @@ def _inner_types(annotation: Any) -> set[Any]:
     if get_origin(annotation) is tuple:
         return {tuple} | _inner_types(get_args(annotation)[0])
     return {get_origin(annotation) or annotation}
+
+
+def _is_table(annotation: Any) -> bool:
+    """Whether it is a mapping to something with members of its own."""
+    arguments = get_args(annotation)
+    return get_origin(annotation) is Mapping and issubclass(arguments[1], BaseModel)
 
 
 def _kind(inner: set[Any]) -> Kind:
@@ -125,7 +145,7 @@ def _settings() -> dict[str, Setting]:
         inner = _inner_types(field.annotation)
         settings[key] = Setting(
             key=key,
-            kind=_kind(inner),
+            kind=Kind.TABLE if _is_table(field.annotation) else _kind(inner),
             optional=type(None) in inner,
             secret=SecretStr in inner,
             default=field.get_default(call_default_factory=True),

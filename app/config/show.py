@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import yaml
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from app.config.addresses import masked_store_url
 from app.config.errors import MASK
@@ -30,4 +30,6 @@ def _plain(key: str, value: Any) -> Any:
         return masked_store_url(value.get_secret_value()) if key == "redis_url" else MASK
     if isinstance(value, tuple):
         return [_plain(key, item) for item in value]
-    return dict(value) if isinstance(value, Mapping) else value
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_none=True)
+    return {name: _plain(key, item) for name, item in value.items()} if isinstance(value, Mapping) else value

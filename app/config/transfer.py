@@ -1,9 +1,10 @@
 """A checked configuration on its way to another process of the same version, secrets included."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from app.config.schema import Config
 
@@ -23,4 +24,6 @@ def _plain(value: Any) -> Any:
         return value.get_secret_value()
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return value
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    return {name: _plain(item) for name, item in value.items()} if isinstance(value, Mapping) else value

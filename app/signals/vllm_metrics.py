@@ -60,7 +60,7 @@ def read_metrics(page: bytes) -> EngineMetrics:
         _total(page, PREFIX_QUERIES),
         starts[0] if len(starts) == 1 else None,
         next((engine for begin, engine in ENGINES if begin in page), ""),
-        SPEC_DECODE in page if b"\n" + RUNNING[0] in page else None,
+        SPEC_DECODE in page if b"\nvllm:" in page else None,
     )
 
 

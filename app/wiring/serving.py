@@ -17,6 +17,7 @@ from app.api.options import ProxyOptions
 from app.api.proxy import Proxy
 from app.api.tenancy import Tenancy, TenantSalt
 from app.config.schema import Config
+from app.core.fleet.pin import Pin
 from app.core.fleet.tenant import Plane
 from app.core.overload.health import HealthThresholds
 from app.core.router import Router
@@ -46,7 +47,7 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
         tasks = Tasks()
         stack.push_async_callback(tasks.stop)
         decisions, _ = streams_of_chance(config.seed, f"serving {number}")
-        router = Router(make_policy(config.policy), decisions, thresholds(config))
+        router = Router(make_policy(config.policy), decisions, thresholds(config), pins(config))
         metrics = Metrics(
             endpoints=[endpoint.path for endpoint in ENDPOINTS],
             workers=lambda: router.workers,
@@ -112,6 +113,10 @@ def _edge_limits(config: Config, metrics: Metrics) -> EdgeLimits:
         write_stall_s=config.write_stall_timeout_secs,
         on_refused=lambda reason: metrics.refused(reason.value),
     )
+
+
+def pins(config: Config) -> dict[str, Pin]:
+    return {model: pool.pin() for model, pool in config.pools.items()}
 
 
 def thresholds(config: Config) -> HealthThresholds:

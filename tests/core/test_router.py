@@ -176,7 +176,9 @@ def test_draining_holds_in_a_panic_and_when_it_is_everybody(policy: str) -> None
         script >> HealthReported("b", "1", healthy=False)
     assert {script.dispatched(key=b"%d" % number).worker.id for number in range(20)} == {"b"}
     script >> WorkerDraining("b", True)
-    assert script.ask() == Refuse(RefusalReason.NO_WORKERS, "every worker of this model is draining")
+    assert script.ask() == Refuse(
+        RefusalReason.NO_WORKERS, "every worker of this model drains or is outside of its pin"
+    )
 
 
 def test_finishing_a_request_that_is_not_open_is_nothing() -> None:

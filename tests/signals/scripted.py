@@ -153,12 +153,15 @@ class Names:
         return self.addresses[name]
 
 
+PATHS = ("/v1/chat/completions", "/v1/embeddings", "/pooling", "/classify", "/tokenize")
+
 SETTINGS = MonitorSettings(
     health_check_interval_s=0.2,
     health_check_timeout_s=FOR_EVER_S,
     load_interval_s=0.05,
     describe_interval_s=0.3,
     worker_api_key="w0rker",
+    paths=PATHS,
 )
 """Quick turns, and all the time in the world for each answer."""
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from app.core.fleet.engine import Engine
 from app.core.fleet.events import Event, HealthReported, LoadSampled, WorkerGone, WorkerSeen
 from app.core.fleet.registry import Registration, WorkerSource
 from app.signals.control import MAX_BODY
 from app.signals.fleet import FleetMonitor
+from app.signals.inquiry import SERVER_INFO
 from app.signals.monitor import PROBE_GAP_S
 from tests.patience import FOR_EVER_S, eventually
-from tests.signals.scripted import SETTINGS, Ear, ScriptedWorker, page
+from tests.signals.scripted import PATHS, SETTINGS, Ear, ScriptedWorker, page
 
 
 def with_settings(**changed: Any) -> pytest.MarkDecorator:
@@ -56,7 +58,7 @@ async def test_a_worker_is_seen_described_and_then_reported(
     # Which process it is and what it serves is told before its health is, so that nothing is dropped again at once.
     first, seen, reported = ear.events[:3]
     assert isinstance(seen, WorkerSeen)
-    assert (seen.worker.incarnation, seen.worker.version) == ("r1.100.00", "0.32.0")
+    assert (seen.worker.incarnation, seen.worker.engine.version) == ("r1.100.00", "0.32.0")
     assert seen.worker.models == {"m": b'{"id":"m","created":1}'}
     assert reported is healthy
     assert healthy == HealthReported("w", "r1.100.00", healthy=True, reachable=True)
@@ -92,7 +94,7 @@ async def test_every_request_carries_the_worker_credential_and_little_else(
     await ear.hear(is_sample)
     for path in ("/health", "/metrics", "/v1/models", "/version"):
         await worker.asked_again(path, 1)
-    assert set(worker.heads) == {"/health", "/metrics", "/v1/models", "/version"}
+    assert set(worker.heads) == {"/health", "/metrics", "/v1/models", "/version", SERVER_INFO, *PATHS}
     for head in worker.heads.values():
         assert "authorization: Bearer w0rker\r\n" in head
         assert "accept-encoding: identity\r\n" in head
@@ -246,7 +248,9 @@ async def test_a_restart_keeps_nothing_of_the_old_process(
     worker.answers["/metrics"] = (200, page(start=300))
     seen = await ear.hear(is_seen)
     assert isinstance(seen, WorkerSeen)
-    assert (seen.worker.incarnation, seen.worker.models, seen.worker.version) == ("r1.300.00", {}, "")
+    assert (seen.worker.incarnation, seen.worker.models) == ("r1.300.00", {})
+    # What its own page of metrics says, and nothing that the one before has said.
+    assert seen.worker.engine == Engine("vllm", spec_decode=False)
     worker.answers["/v1/models"] = (200, b'{"data":[{"id":"other"}]}')
     ear.forget()
     await ear.hear(is_described)
@@ -400,3 +404,46 @@ async def test_an_emit_that_fails_ends_no_loop(
     await ear.hear(is_healthy)
     assert 1 <= sum("a turn of watching" in record.message for record in caplog.records) <= 2, "once for each loop"
     caplog.clear()
+
+
+async def test_what_it_serves_is_asked_once_for_each_process(
+    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear
+) -> None:
+    worker.answers["/pooling"] = worker.answers["/tokenize"] = (405, b"")
+    worker.answers["/v1/embeddings"] = (401, b"")
+    worker.answers[SERVER_INFO] = (200, b'{"vllm_config":{"model_config":{"revision":"abc"}}}')
+    fleet.watch(registration(worker))
+    seen = await ear.hear(is_described)
+    assert isinstance(seen, WorkerSeen)
+    # 405: it is there. 404: it is not. Anything else cannot be told, and is left to the worker.
+    paths = frozenset({"/pooling", "/tokenize", "/v1/embeddings"})
+    assert seen.worker.engine == Engine("vllm", "0.32.0", "abc", False, paths)
+    await worker.asked_again("/v1/models", 3)
+    assert [worker.asked[path] for path in PATHS] == [1] * len(PATHS)
+    # Another process may serve something else.
+    worker.answers["/classify"] = (405, b"")
+    worker.answers["/metrics"] = (200, page(start=300))
+    await eventually(lambda: fleet.monitors["w"].worker.engine.paths == paths | {"/classify"})
+    assert fleet.monitors["w"].worker.incarnation == "r1.300.00"
+
+
+async def test_one_that_cannot_be_asked_what_it_serves_is_taken_to_serve_all(
+    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear
+) -> None:
+    fleet.watch(registration(worker))
+    seen = await ear.hear(is_described)
+    assert isinstance(seen, WorkerSeen)
+    assert seen.worker.engine.paths == frozenset(), "each answered 404, which only says that it knows no GET there"
+
+
+async def test_what_it_serves_is_asked_again_when_it_did_not_say(
+    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear
+) -> None:
+    worker.answers["/pooling"] = (405, b"")
+    worker.answers[PATHS[-1]] = b"no HTTP\r\n\r\n"
+    fleet.watch(registration(worker))
+    await ear.hear(is_healthy)
+    await eventually(lambda: fleet.monitors["w"].errors["paths"] > 1)
+    assert fleet.monitors["w"].worker.engine.paths == frozenset()
+    worker.answers[PATHS[-1]] = (404, b"")
+    await eventually(lambda: fleet.monitors["w"].worker.engine.paths == {"/pooling"})
