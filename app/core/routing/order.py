@@ -18,8 +18,19 @@ def shuffled(workers: Sequence[WorkerState], rng: Rng) -> Iterator[WorkerState]:
 
 
 def by_load(workers: Sequence[WorkerState], rng: Rng, now: float) -> Iterator[WorkerState]:
-    """The workers by load, equal loads in random order: a fixed order would send every idle moment to the first."""
-    return iter(sorted(shuffled(workers, rng), key=lambda state: state.load(now)))
+    """The workers by load, equal loads in random order: a fixed order would send every idle moment to the first.
+
+    The first is found by looking at each once; only who goes on has the rest sorted.
+    """
+    loads = [state.load(now) for state in workers]
+    least = min(loads, default=0)
+    ties = [state for state, load in zip(workers, loads, strict=True) if load == least]
+    if not ties:
+        return
+    first = ties[rng.randrange(len(ties))]
+    yield first
+    rest = [state for state in workers if state is not first]
+    yield from sorted(shuffled(rest, rng), key=lambda state: state.load(now))
 
 
 def two_choices(workers: Sequence[WorkerState], rng: Rng, now: float) -> Iterator[Choice]:
