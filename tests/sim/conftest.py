@@ -15,7 +15,9 @@ from app.sim.worker.options import WorkerOptions
 from tests.patience import until
 
 ROOT = Path(__file__).parents[2]
-DATA = Path(__file__).parent / "data"
+METRICS = json.loads((Path(__file__).parent / "data" / "vllm" / "captured" / "metrics.json").read_text())
+# What a simulated worker leaves out of /metrics: sizes and times by HTTP handler, and parts that it has not.
+OMITTED_METRICS = ("http_", "vllm:lora_requests_info", "vllm:spec_decode_", "vllm:sleep_mode_")
 READY = "simulated worker ready on "
 
 
@@ -55,7 +57,7 @@ def running(options: WorkerOptions) -> Iterator[RunningWorker]:
 TINY = WorkerOptions(
     port=0, served_model_names=("tiny",), speed=5.0, max_model_len=2048, block_size=32, num_gpu_blocks_override=128
 )
-"""As the vLLM was started whose answers are in data/wire.json."""
+"""As the vLLM was started whose answers are in data/vllm/captured/generate.jsonl."""
 
 KINDS: dict[str, WorkerOptions] = {
     "generate": TINY,
@@ -68,6 +70,15 @@ KINDS: dict[str, WorkerOptions] = {
         enable_request_id_headers=True,
     ),
     "embed": WorkerOptions(port=0, served_model_names=("minilm",), task="embed", speed=float("inf"), max_model_len=256),
+    # As tests/vllm/frontend.py starts its own: the vectors are short.
+    "embed-narrow": WorkerOptions(
+        port=0,
+        served_model_names=("minilm",),
+        task="embed",
+        speed=float("inf"),
+        max_model_len=256,
+        embedding_dim=8,
+    ),
     "classify": WorkerOptions(
         port=0, served_model_names=("cls",), task="classify", speed=float("inf"), max_model_len=512
     ),
@@ -93,9 +104,3 @@ def worker_of() -> Iterator[Callable[[str], RunningWorker]]:
 def start() -> Callable[[WorkerOptions], AbstractContextManager[RunningWorker]]:
     """Starts a worker of the test's own; use it in a `with`."""
     return running
-
-
-@pytest.fixture(scope="session")
-def metric_contract() -> dict[str, dict[str, list[object]]]:
-    contract: dict[str, dict[str, list[object]]] = json.loads((DATA / "metrics.json").read_text())
-    return contract

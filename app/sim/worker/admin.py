@@ -62,6 +62,11 @@ async def is_sleeping(exchange: Exchange, worker: SimulatedWorker) -> None:
     await exchange.reply_json({"is_sleeping": False})
 
 
+async def kv_event_sources(exchange: Exchange, worker: SimulatedWorker) -> None:
+    """None: a simulated worker publishes no KV events."""
+    await exchange.reply_json({})
+
+
 async def metrics(exchange: Exchange, worker: SimulatedWorker) -> None:
     """The process's own families first (`process_start_time_seconds` tells incarnations apart), then vLLM's."""
     process = CollectorRegistry()
@@ -78,6 +83,7 @@ ROUTES = (
     Route("GET", "/version", version),
     Route("GET", "/v1/models", models),
     Route("GET", "/load", load),
+    Route("GET", "/kv_event_sources", kv_event_sources),
     Route("GET", "/is_sleeping", is_sleeping),
     Route("GET", "/metrics", metrics),
 )

@@ -12,8 +12,8 @@ Answer = tuple[int, bytes]
 NOT_FOUND: Answer = (404, b'{"detail":"Not Found"}')
 METHOD_NOT_ALLOWED: Answer = (405, b'{"detail":"Method Not Allowed"}')
 UNAUTHORIZED: Answer = (401, b'{"error":"Unauthorized"}')
-# As in vLLM, a key guards what lies under this; health, metrics, the tokenizer and /v2 stay open.
-GUARDED = "/v1"
+# As in vLLM, a key guards what lies under these; health, metrics, the tokenizer and the unversioned paths stay open.
+GUARDED = ("/v1", "/v2", "/inference", "/cohere")
 
 
 class App:
@@ -26,7 +26,7 @@ class App:
             if not route.tasks or worker.options.task in route.tasks:
                 self._routes.setdefault(route.path, {})[route.method] = route
         key = worker.options.api_key
-        self._authorization = f"Bearer {key}".encode() if key else None
+        self._key = key.encode() if key else None
 
     async def __call__(self, scope: dict[str, Any] | Message, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send, echoes_request_id=self._worker.options.enable_request_id_headers)
@@ -36,11 +36,16 @@ class App:
             return
         except ApiError as error:
             await exchange.reply(error.status, error.body())
+        except Exception as error:
+            # A fault of this program is told as vLLM tells its own, and then logged by the server.
+            if not exchange.started:
+                await exchange.reply(500, ApiError(500, str(error)).body())
+            raise
 
     async def _answer(self, exchange: Exchange) -> None:
-        if self._authorization is not None and exchange.path.startswith(GUARDED):
-            given = exchange.headers.get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._authorization):
+        if self._key is not None and exchange.path.startswith(GUARDED):
+            scheme, _, given = exchange.headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(given, self._key):
                 status, body = UNAUTHORIZED
                 await exchange.reply(status, body, headers=())  # sent before the layer that adds `vary`
                 return

@@ -3,25 +3,26 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import orjson
-
 from app.sim.worker.driver import Generation
-from app.sim.worker.errors import ApiError, bad_value
+from app.sim.worker.errors import bad_value
 from app.sim.worker.fields import Fields
 from app.sim.worker.http import Exchange, Route
 from app.sim.worker.logprobs import chat_logprobs
 from app.sim.worker.sampling import Answer, Sampling, check_sampling, plan, read_sampling, submit, take_new
 from app.sim.worker.simulated import SimulatedWorker, created_s
 from app.sim.worker.tokens import conversation, text_of, token_ids
+from app.sim.worker.turns import turns_of
 from app.sim.worker.usage import Usage
 
 
 async def chat_completions(exchange: Exchange, worker: SimulatedWorker) -> None:
     fields = await exchange.fields()
-    sampling = _read(fields)
+    fields.require("messages")
+    messages = fields.items("messages")
+    sampling = read_chat_sampling(fields)
     worker.check_model(sampling.model)
     check_sampling(sampling, worker)
-    prompt = conversation(messages_of(fields, worker))
+    prompt = conversation(turns_of(messages, worker, fields.get("tools")))
     answers = plan(worker, sampling, prompt)
     generation = submit(worker, answers, streams=sampling.stream)
     head = {
@@ -35,57 +36,50 @@ async def chat_completions(exchange: Exchange, worker: SimulatedWorker) -> None:
             await _stream(exchange, worker, sampling, answers, generation, head)
             return
         await generation.end()
-    choices = [_choice(worker, sampling, answer, generation) for answer in answers]
-    body = {
+    usage = Usage(worker, generation, answers, sampling.n).whole(created=True)
+    shown = token_ids(prompt) if sampling.return_token_ids else None
+    await exchange.reply_json(whole_chat(worker, sampling, answers, generation, head, usage, shown))
+
+
+def whole_chat(
+    worker: SimulatedWorker,
+    sampling: Sampling,
+    answers: Sequence[Answer],
+    generation: Generation,
+    head: dict[str, Any],
+    usage: dict[str, Any],
+    prompt_token_ids: list[int] | None,
+) -> dict[str, Any]:
+    """An answer in one piece, one choice for each of `answers`."""
+    return {
         **head,
-        "choices": choices,
+        "choices": [_choice(worker, sampling, answer, generation) for answer in answers],
         "service_tier": None,
         "system_fingerprint": worker.system_fingerprint,
-        "usage": Usage(worker, generation, answers, sampling.n).whole(created=True),
+        "usage": usage,
         "prompt_logprobs": None,
-        "prompt_token_ids": token_ids(prompt) if sampling.return_token_ids else None,
+        "prompt_token_ids": prompt_token_ids,
         "prompt_text": None,
         "kv_transfer_params": None,
         "ec_transfer_params": None,
         "metrics": None,
     }
-    await exchange.reply_json(body)
 
 
-def messages_of(fields: Fields, worker: SimulatedWorker) -> list[tuple[str, str]]:
-    """(role, text) of each message, with the tools in front, where a chat template would render them."""
-    messages = [
-        (str(message.get("role", "")), text_of_content(message.get("content"), worker))
-        for message in fields.items("messages")
-        if isinstance(message, dict)
-    ]
-    if not messages:
-        raise ApiError(400, "Cannot apply chat template to an empty conversation. Provide at least one message.")
-    tools = fields.get("tools")
-    return [("tools", orjson.dumps(tools).decode()), *messages] if tools else messages
-
-
-def text_of_content(content: object, worker: SimulatedWorker) -> str:
-    if isinstance(content, list):
-        parts = [part for part in content if isinstance(part, dict)]
-        if any(part.get("type") not in ("text", "input_text", "output_text", "refusal", None) for part in parts):
-            raise ApiError(400, f"{worker.model_name} is not a multimodal model")
-        return "\n".join(str(part.get("text", "")) for part in parts)
-    return content if isinstance(content, str) else ""
-
-
-def _read(fields: Fields) -> Sampling:
-    fields.require("messages")
-    fields.items("messages")
+def read_chat_sampling(fields: Fields) -> Sampling:
+    """The parameters of a chat request, checked as far as they can be without the worker."""
     sampling = read_sampling(fields)
     older = fields.integer("max_tokens")
     newer = fields.integer("max_completion_tokens")
     sampling.max_tokens = older if newer is None else newer
+    sampling.max_tokens_name = "max_tokens" if newer is None else "max_completion_tokens"
     top = fields.integer("top_logprobs")
     wanted = fields.flag("logprobs")
     fields.check()
     if fields.get("stream_options") is not None and not sampling.stream:
         raise bad_value("Stream options can only be defined when `stream=True`.", "stream_options")
+    if top is not None and top < -1:
+        raise bad_value("`top_logprobs` must be a positive value or -1.", "top_logprobs", top)
     for name, given in (("top_logprobs", top), ("logprob_token_ids", sampling.logprob_token_ids)):
         if given and not wanted:
             raise bad_value(f"when using `{name}`, `logprobs` must be set to true.", name)
@@ -151,7 +145,7 @@ def _roles(sampling: Sampling, answers: Sequence[Answer], head: dict[str, Any]) 
             "choices": [{"index": answer.index, "delta": delta, "logprobs": None, "finish_reason": None}],
         }
         if sampling.continuous_usage:
-            chunk["usage"] = Usage.running(len(prompt), 0)
+            chunk["usage"] = {**Usage.running(len(prompt), 0), "completion_tokens_details": None}
         yield {
             **chunk,
             "prompt_token_ids": token_ids(prompt) if sampling.return_token_ids else None,
@@ -178,7 +172,7 @@ def _chunk(
     choice["token_ids"] = token_ids(answer.tokens[start:end]) if sampling.return_token_ids else None
     chunk: dict[str, Any] = {**head, "choices": [choice]}
     if sampling.continuous_usage:
-        chunk["usage"] = Usage.running(len(answer.prompt), end)
+        chunk["usage"] = {**Usage.running(len(answer.prompt), end), "completion_tokens_details": None}
     if reason is not None:
         answer.closed = True
         if not sampling.include_usage:

@@ -8,9 +8,10 @@ from app.sim.worker.errors import ApiError, bad_value
 from app.sim.worker.fields import Fields
 from app.sim.worker.http import Exchange, Route
 from app.sim.worker.logprobs import completion_logprobs, prompt_logprobs
+from app.sim.worker.prompts import Given, prompts_of, read_given
 from app.sim.worker.sampling import Answer, Sampling, check_sampling, plan, read_sampling, submit, take_new
 from app.sim.worker.simulated import SimulatedWorker, created_s
-from app.sim.worker.tokens import from_ids, text_of, token_ids, tokenize
+from app.sim.worker.tokens import text_of, token_ids
 from app.sim.worker.usage import Usage
 
 DEFAULT_MAX_TOKENS = 16
@@ -18,15 +19,19 @@ DEFAULT_MAX_TOKENS = 16
 
 async def completions(exchange: Exchange, worker: SimulatedWorker) -> None:
     fields = await exchange.fields()
+    given = _read_prompt(fields)
     sampling = _read(fields)
     echo = fields.flag("echo")
     prompt_logprobs_wanted = fields.integer("prompt_logprobs")
     fields.check()
     worker.check_model(sampling.model)
     check_sampling(sampling, worker)
+    prompts = prompts_of(given or [])
+    if not prompts:
+        raise ApiError(400, "You must pass at least one prompt")
     answers: list[Answer] = []
-    for prompt in prompts_of(fields.get("prompt")):
-        answers += plan(worker, sampling, prompt, first_index=len(answers))
+    for prompt in prompts:
+        answers += plan(worker, sampling, prompt.tokens, first_index=len(answers), counted=prompt.counted)
     generation = submit(worker, answers, streams=sampling.stream)
     head = {
         "id": f"cmpl-{exchange.new_id()}",
@@ -53,18 +58,11 @@ async def completions(exchange: Exchange, worker: SimulatedWorker) -> None:
     await exchange.reply_json(body)
 
 
-def prompts_of(value: object) -> list[list[bytes]]:
-    """The prompts of a request, each as tokens: a text, a list of texts, token ids, or a list of token id lists."""
-    if isinstance(value, str):
-        return [tokenize(value)]
-    if isinstance(value, list) and value:
-        if all(isinstance(item, int) for item in value):
-            return [from_ids(value)]
-        if all(isinstance(item, str) for item in value):
-            return [tokenize(item) for item in value]
-        if all(isinstance(item, list) for item in value):
-            return [from_ids(item) for item in value]
-    raise ApiError(400, "Either prompt or prompt_embeds must be provided and non-empty.")
+def _read_prompt(fields: Fields) -> Given | None:
+    """None after a complaint."""
+    if fields.get("prompt") in (None, ""):
+        raise bad_value("Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
+    return read_given(fields, "prompt", least=0)
 
 
 def _read(fields: Fields) -> Sampling:
@@ -75,6 +73,10 @@ def _read(fields: Fields) -> Sampling:
     fields.check()
     if fields.get("stream_options") is not None and not sampling.stream:
         raise bad_value("Stream options can only be defined when `stream=True`.", "stream_options")
+    if sampling.top_logprobs is not None and sampling.top_logprobs < -1:
+        raise bad_value("`logprobs` must be a positive value or -1.", "logprobs", sampling.top_logprobs)
+    if sampling.logprob_token_ids and sampling.top_logprobs is None:
+        raise bad_value("when using `logprob_token_ids`, `logprobs` must be set.", "logprob_token_ids")
     return sampling
 
 
@@ -88,7 +90,7 @@ def _choice(
     echo: bool,
 ) -> dict[str, Any]:
     _, end = take_new(generation, answer)
-    before = text_of(answer.prompt) if echo else ""
+    before = _echoed(sampling, answer) if echo else ""
     scored = None
     if prompt_logprobs_wanted is not None:
         scored = prompt_logprobs(worker, answer.prompt, answer.key, prompt_logprobs_wanted)
@@ -103,6 +105,11 @@ def _choice(
         "prompt_token_ids": token_ids(answer.prompt) if sampling.return_token_ids else None,
         "routed_experts": None,
     }
+
+
+def _echoed(sampling: Sampling, answer: Answer) -> str:
+    """The prompt as text; nothing where its ids are shown."""
+    return "" if sampling.return_token_ids else text_of(answer.prompt)
 
 
 async def _stream(
@@ -143,7 +150,7 @@ def _chunk(
     reason = answer.finish_reason
     if start == end and reason is None:
         return None
-    before = text_of(answer.prompt) if echo and start == 0 else ""
+    before = _echoed(sampling, answer) if echo and start == 0 else ""
     offset = len(text_of(answer.tokens[:start])) + len(before)
     with_ids = sampling.return_token_ids
     choice = {
@@ -152,7 +159,7 @@ def _chunk(
         "logprobs": completion_logprobs(worker, sampling, answer, start, end, offset),
         "finish_reason": reason,
         "stop_reason": None if reason is None or answer.aborted else answer.stop_reason,
-        "prompt_token_ids": token_ids(answer.prompt) if with_ids and start == 0 else None,
+        "prompt_token_ids": token_ids(answer.prompt) if (with_ids or echo) and start == 0 else None,
         "token_ids": token_ids(answer.tokens[start:end]) if with_ids else None,
     }
     chunk: dict[str, Any] = {**head, "choices": [choice]}

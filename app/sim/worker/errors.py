@@ -4,7 +4,16 @@ from typing import Any
 
 import orjson
 
-_TYPES = {400: "BadRequestError", 404: "NotFoundError", 500: "InternalServerError", 503: "Service Unavailable"}
+_TYPES = {
+    400: "BadRequestError",
+    403: "PermissionDeniedError",
+    404: "NotFoundError",
+    500: "InternalServerError",
+    503: "Service Unavailable",
+}
+# Of a long list of complaints, and of one complaint, this much is told.
+_MOST_COMPLAINTS = 10
+_MOST_CHARACTERS = 1000
 
 
 class ApiError(Exception):
@@ -16,6 +25,11 @@ class ApiError(Exception):
         self.message = message
         self.param = param
         self.kind = kind or _TYPES[status]
+
+    @property
+    def is_of_validation(self) -> bool:
+        """Whether the web framework refused it, before any handler."""
+        return self.kind == "Bad Request"
 
     def body(self) -> bytes:
         error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.status}
@@ -34,9 +48,16 @@ def bad_value(message: str, parameter: str, value: object = None) -> ApiError:
 
 def invalid_body(complaints: list[dict[str, Any]]) -> ApiError:
     """What the web framework refuses before any handler: one line per complaint, the first one's place as `param`."""
-    count = f"{len(complaints)} validation error{'s' if len(complaints) > 1 else ''}:"
-    message = "\n  ".join([count, *(repr(complaint) for complaint in complaints)])
+    noun = "errors" if len(complaints) > 1 else "error"
+    told = [_shortened(repr(complaint)) for complaint in complaints[:_MOST_COMPLAINTS]]
+    if len(complaints) > _MOST_COMPLAINTS:
+        told.append(f"...and {len(complaints) - _MOST_COMPLAINTS} more {noun}")
+    message = "\n  ".join([f"{len(complaints)} validation {noun}:", *told])
     return ApiError(400, message, param=complaints[0]["loc"], kind="Bad Request")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}...[truncated]"
 
 
 def unsupported_media_type() -> ApiError:
@@ -54,3 +75,7 @@ def busy() -> ApiError:
 
 def shutting_down() -> ApiError:
     return ApiError(500, "cannot schedule new futures after shutdown")
+
+
+def aborted() -> ApiError:
+    return ApiError(500, "The request was aborted by the shutdown of the engine.")

@@ -67,11 +67,17 @@ class Exchange:
             if not message.get("more_body", False):
                 return b"".join(chunks)
 
-    async def fields(self) -> Fields:
-        """The body as JSON fields; 400 for another content type, as for what is not JSON."""
+    async def json(self) -> Any:
+        """The body as JSON; 400 for another content type, as for what is not JSON."""
         if self.headers.get(b"content-type", b"").split(b";")[0].strip().lower() != JSON:
             raise unsupported_media_type()
         return parse(await self.body())
+
+    async def fields(self) -> Fields:
+        """The fields of a body that is a JSON object; 400 for another."""
+        fields = Fields(await self.json())
+        fields.check()
+        return fields
 
     @asynccontextmanager
     async def watching(self, generation: Generation) -> AsyncIterator[None]:

@@ -1,108 +1,135 @@
-"""What the pooling endpoints share: reading inputs, running them, and writing vectors in the asked encoding."""
+"""What the pooling endpoints share: the forms of their requests, and letting the engine read what is in them."""
 
-import base64
-import json
-import struct
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from app.sim.worker.chat import messages_of
-from app.sim.worker.errors import ApiError, invalid_body
+from app.sim.worker.encoding import Encoding, read_encoding
+from app.sim.worker.errors import ApiError, aborted, bad_value
 from app.sim.worker.fields import Fields
-from app.sim.worker.http import Exchange, Header
+from app.sim.worker.http import Exchange
+from app.sim.worker.prompts import Given, Prompt, prompts_of, read_given
 from app.sim.worker.simulated import SimulatedWorker, created_s
-from app.sim.worker.tokens import conversation, from_ids, text_of, tokenize
+from app.sim.worker.tokens import conversation
+from app.sim.worker.turns import turns_of
 
-OCTETS = b"application/octet-stream"
-ENCODINGS = ("float", "base64", "bytes", "bytes_only")
-DTYPES = ("float32", "float16", "bfloat16")
-ENDIANNESS = ("native", "big", "little")
-
-
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """How numbers are written: JSON numbers, base64 text, or raw bytes with or without a `metadata` header."""
-
-    form: str
-    dtype: str
-    endianness: str
-
-    def pack(self, values: Sequence[float]) -> bytes:
-        order = {"big": ">", "little": "<", "native": "<" if sys.byteorder == "little" else ">"}[self.endianness]
-        if self.dtype == "bfloat16":
-            # The upper half of a float32, rounded to nearest with ties to even.
-            words = struct.unpack(f"={len(values)}I", struct.pack(f"={len(values)}f", *values))
-            return struct.pack(f"{order}{len(words)}H", *((w + 0x7FFF + (w >> 16 & 1)) >> 16 for w in words))
-        return struct.pack(f"{order}{len(values)}{'e' if self.dtype == 'float16' else 'f'}", *values)
-
-    def show(self, values: Sequence[float]) -> object:
-        if self.form == "base64":
-            return base64.b64encode(self.pack(values)).decode()
-        return list(values)
+SIDES = ("left", "right")
+JSON_NUMBERS = Encoding()
+_REMOVED_TASKS = {
+    "score": "`score` task was removed; use `classify` instead.",
+    "encode": "`encode` task was removed; use `token_embed` or `token_classify` instead.",
+}
 
 
-def read_encoding(fields: Fields) -> Encoding:
-    return Encoding(
-        fields.choice("encoding_format", ENCODINGS) or "float",
-        fields.choice("embed_dtype", DTYPES) or "float32",
-        fields.choice("endianness", ENDIANNESS) or "native",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """How much of a prompt may be read: None is all or nothing, -1 as much as the context holds."""
+
+    tokens: int | None
+    from_left: bool
+
+    def of(self, prompt: Prompt, limit: int) -> Prompt:
+        if self.tokens is None:
+            return prompt
+        return prompt.cut(limit if self.tokens < 0 else self.tokens, left=self.from_left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolingRequest:
+    """`given` or `messages`: what is to be read; neither where the client sent something for a plugin."""
+
+    model: str | None
+    cut: Cut
+    given: Given | None = None
+    messages: list[Any] | None = None
+    activated: bool = True
+    encoding: Encoding = JSON_NUMBERS
+    dimensions: int | None = None
+    task: str | None = None
+
+
+Form = Callable[[Fields], PoolingRequest]
+
+
+def forms(*, encoded: bool, tasks: tuple[str, ...] = ()) -> tuple[Form, ...]:
+    """A request with `input`, or one with `messages`. `encoded`: the client chooses how numbers are written."""
+    return tuple(partial(_read, source=source, encoded=encoded, tasks=tasks) for source in ("input", "messages"))
+
+
+def read_cut(fields: Fields) -> Cut:
+    tokens = fields.integer("truncate_prompt_tokens", least=-1)
+    return Cut(tokens=tokens, from_left=fields.choice("truncation_side", SIDES) == "left")
+
+
+def _read(fields: Fields, *, source: str, encoded: bool, tasks: tuple[str, ...]) -> PoolingRequest:
+    activated = fields.flag("use_activation", default=True)
+    encoding = read_encoding(fields) if encoded else JSON_NUMBERS
+    dimensions = fields.integer("dimensions") if encoded else None
+    there = fields.require(source)
+    return PoolingRequest(
+        given=read_given(fields, source) if there and source == "input" else None,
+        messages=fields.items(source) if there and source == "messages" else None,
+        activated=activated,
+        encoding=encoding,
+        dimensions=dimensions,
+        model=fields.text("model"),
+        cut=read_cut(fields),
+        task=fields.choice("task", tasks) if tasks else None,
     )
 
 
-def read_inputs(fields: Fields, worker: SimulatedWorker, *, alternatives: Sequence[str] = ("messages",)) -> list[str]:
-    """The texts to pool, cut where the client allows it; token ids count as the text they spell.
+def refuse_removed(body: Any) -> None:
+    """400 for what earlier releases of vLLM had."""
+    if not isinstance(body, dict):
+        return
+    if "normalize" in body:
+        raise bad_value("Parameter `normalize` was removed; use `use_activation` instead.", "normalize")
+    task = body.get("task")
+    if isinstance(task, str) and task in _REMOVED_TASKS:
+        raise bad_value(_REMOVED_TASKS[task], "task")
 
-    `alternatives` are the fields that may stand in for `input`, for the complaint when none is there.
-    """
-    if "input" not in fields.body and "messages" not in fields.body:
-        fields.require("input", *alternatives)
-    model, keep = fields.text("model"), fields.integer("truncate_prompt_tokens")
-    fields.check()
-    worker.check_model(model, pooling=True)
-    has_input = "input" in fields.body
-    prompts = _prompts(fields.get("input")) if has_input else [conversation(messages_of(fields, worker))]
+
+def prompts_to_read(request: PoolingRequest, worker: SimulatedWorker) -> list[Prompt]:
+    """The prompts of a request, cut where the client allows it; 400 for what the model cannot read."""
+    worker.check_model(request.model, pooling=True)
     limit = worker.settings.model_len
-    if keep is not None:
-        prompts = [prompt[: limit if keep < 0 else min(keep, limit)] for prompt in prompts]
-    for prompt in prompts:
-        worker.check_length(len(prompt), pooling=True)
-    return [text_of(prompt) for prompt in prompts]
-
-
-def _prompts(value: object) -> list[list[bytes]]:
-    if isinstance(value, str):
-        return [tokenize(value)]
-    if not isinstance(value, list):
-        complaint = {"type": "string_type", "loc": "body.input", "msg": "Input should be a valid string"}
-        raise invalid_body([complaint | {"input": value}])
-    if not value:
+    check_cut(request.cut, limit)
+    if request.given is not None:
+        prompts = prompts_of(request.given)
+    else:
+        prompts = [Prompt(conversation(turns_of(request.messages or [], worker)))]
+    if not prompts:
         raise ApiError(400, "You must pass at least one prompt")
-    if all(isinstance(item, int) for item in value):
-        return [from_ids(value)]
-    return [from_ids(item) if isinstance(item, list) else tokenize(str(item)) for item in value]
+    if any(prompt.counted and not prompt.tokens for prompt in prompts):
+        raise ApiError(400, "The decoder prompt cannot be empty")
+    prompts = [request.cut.of(prompt, limit) for prompt in prompts]
+    for prompt in prompts:
+        worker.check_length(len(prompt.tokens), counted=prompt.counted)
+    return prompts
 
 
-async def run_pooled(exchange: Exchange, worker: SimulatedWorker, texts: Iterable[str]) -> int:
-    """Let the engine read the texts; the sum of their tokens."""
-    counts = [len(tokenize(text)) for text in texts]
+def check_cut(cut: Cut, limit: int) -> None:
+    if cut.tokens is not None and cut.tokens > limit:
+        message = (
+            "truncate_prompt_tokens value is greater than max_model_len. Please request a smaller truncation size."
+        )
+        raise ApiError(400, message)
+
+
+async def run_pooled(exchange: Exchange, worker: SimulatedWorker, token_counts: Iterable[int]) -> int:
+    """Let the engine read prompts of so many tokens; the sum of them."""
+    counts = list(token_counts)
     generation = worker.pool(counts)
     async with exchange.watching(generation):
         await generation.end()
     if any(request.finish_reason == "abort" for request in generation.requests):
-        raise ApiError(500, "The request was aborted by the shutdown of the engine.")
+        raise aborted()
     return sum(counts)
 
 
-def usage_of(tokens: int) -> dict[str, Any]:
-    return {
-        "prompt_tokens": tokens,
-        "total_tokens": tokens,
-        "completion_tokens": 0,
-        "prompt_tokens_details": None,
-        "completion_tokens_details": None,
-    }
+async def run_prompts(exchange: Exchange, worker: SimulatedWorker, prompts: Iterable[Prompt]) -> int:
+    return await run_pooled(exchange, worker, (len(prompt.tokens) for prompt in prompts))
 
 
 def head_of(prefix: str, exchange: Exchange, worker: SimulatedWorker) -> dict[str, Any]:
@@ -111,59 +138,4 @@ def head_of(prefix: str, exchange: Exchange, worker: SimulatedWorker) -> dict[st
         "object": "list",
         "created": created_s(),
         "model": worker.model_name,
-    }
-
-
-async def reply_vectors(
-    exchange: Exchange,
-    head: dict[str, Any],
-    vectors: Sequence[Sequence[float]],
-    encoding: Encoding,
-    tokens: int,
-    *,
-    kind: str,
-    field: str,
-) -> None:
-    """Answer with `vectors` as JSON items `{index, object: kind, field: …}`, or as one body of bytes."""
-    if encoding.form in ("float", "base64"):
-        items = [{"index": index, "object": kind, field: encoding.show(values)} for index, values in enumerate(vectors)]
-        await exchange.reply_json({**head, "data": items, "usage": usage_of(tokens)})
-        return
-    packed = [encoding.pack(values) for values in vectors]
-    leading: tuple[Header, ...] = ()
-    if encoding.form == "bytes":
-        leading = ((b"metadata", json.dumps(_metadata(head, vectors, packed, encoding, tokens)).encode()),)
-    await exchange.open_stream(OCTETS, leading)
-    for body in packed:
-        await exchange.write(body)
-    await exchange.close_stream()
-
-
-def _metadata(
-    head: dict[str, Any],
-    vectors: Sequence[Sequence[float]],
-    packed: Sequence[bytes],
-    encoding: Encoding,
-    tokens: int,
-) -> dict[str, Any]:
-    """The layout of the bytes: where each vector starts and ends. It grows with every input, as vLLM's does."""
-    items, start = [], 0
-    for index, (values, body) in enumerate(zip(vectors, packed, strict=True)):
-        items.append(
-            {
-                "index": index,
-                "embed_dtype": encoding.dtype,
-                "endianness": encoding.endianness,
-                "start": start,
-                "end": start + len(body),
-                "shape": [len(values)],
-            }
-        )
-        start += len(body)
-    return {
-        "id": head["id"],
-        "created": head["created"],
-        "model": head["model"],
-        "data": items,
-        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }

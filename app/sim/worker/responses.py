@@ -3,7 +3,6 @@
 import uuid
 from typing import Any
 
-from app.sim.worker.chat import text_of_content
 from app.sim.worker.driver import Generation
 from app.sim.worker.errors import ApiError
 from app.sim.worker.fields import Fields
@@ -11,21 +10,28 @@ from app.sim.worker.http import Exchange, Route
 from app.sim.worker.sampling import Answer, Sampling, check_sampling, plan, read_sampling, submit, take_new
 from app.sim.worker.simulated import SimulatedWorker, created_s
 from app.sim.worker.tokens import conversation, text_of
+from app.sim.worker.turns import text_of_content
 
 _STATUS = {"stop": "completed", "length": "incomplete", "abort": "cancelled"}
 
 
 async def responses(exchange: Exchange, worker: SimulatedWorker) -> None:
     fields = await exchange.fields()
-    fields.require("input")
+    if not fields.get("tools"):
+        fields.body.setdefault("tool_choice", "none")
+    if fields.require("input") and not isinstance(fields.get("input"), str | list):
+        fields.complain_type("string", "string", "input", fields.get("input"))
+        fields.complain_type("list", "list", "input", fields.get("input"))
     sampling = read_sampling(fields)
-    sampling.max_tokens = fields.integer("max_output_tokens")
+    sampling.max_tokens, sampling.max_tokens_name = fields.integer("max_output_tokens"), "max_output_tokens"
     instructions = fields.text("instructions")
     previous = fields.text("previous_response_id")
     fields.check()
     worker.check_model(sampling.model)
     if previous is not None:
-        raise ApiError(404, f"Response with id '{previous}' not found.", param="response_id")
+        raise ApiError(
+            404, f"Response with id '{previous}' not found.", param="response_id", kind="invalid_request_error"
+        )
     check_sampling(sampling, worker)
     messages = _messages(fields.get("input"), worker)
     prompt = conversation([("system", instructions), *messages] if instructions else messages)

@@ -16,6 +16,9 @@ from app.sim.worker.text import answer_key
 from app.sim.worker.tokens import VOCABULARY, text_of
 
 MOST_LOGPROBS = 20
+MOST_LOGPROB_TOKEN_IDS = 128
+# A temperature below this picks the likeliest token each time.
+GREEDY = 1e-5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +28,7 @@ class Sampling:
     model: str | None
     n: int = 1
     max_tokens: int | None = None
+    max_tokens_name: str = "max_tokens"
     seed: int | None = None
     stop: tuple[str, ...] = ()
     stream: bool = False
@@ -80,9 +84,7 @@ def read_sampling(fields: Fields) -> Sampling:
         temperature=1.0 if (temperature := fields.number("temperature")) is None else temperature,
         top_p=1.0 if (top_p := fields.number("top_p")) is None else top_p,
     )
-    token_ids = fields.get("logprob_token_ids")
-    if token_ids is not None:
-        sampling.logprob_token_ids = tuple(i for i in fields.items("logprob_token_ids") if isinstance(i, int))
+    sampling.logprob_token_ids = tuple(fields.integers("logprob_token_ids")) or None
     return sampling
 
 
@@ -97,20 +99,30 @@ def check_sampling(sampling: Sampling, worker: SimulatedWorker) -> None:
         raise bad_value(f"top_p must be in (0, 1], got {sampling.top_p}.", "top_p", sampling.top_p)
     if sampling.n < 1:
         raise ApiError(400, f"n must be at least 1, got {sampling.n}.")
+    if sampling.n > 1 and sampling.temperature < GREEDY:
+        raise ApiError(400, f"n must be 1 when using greedy sampling, got {sampling.n}.")
     if sampling.max_tokens is not None and sampling.max_tokens < 1:
         raise bad_value(f"max_tokens must be at least 1, got {sampling.max_tokens}.", "max_tokens", sampling.max_tokens)
     if sampling.max_tokens is not None and sampling.max_tokens > limit:
+        name = sampling.max_tokens_name
         message = (
-            f"max_tokens={sampling.max_tokens} cannot be greater than max_model_len={limit}. "
+            f"{name}={sampling.max_tokens} cannot be greater than max_model_len={limit}. "
             "Please request fewer output tokens."
         )
-        raise bad_value(message, "max_tokens", sampling.max_tokens)
+        raise bad_value(message, name, sampling.max_tokens)
     if sampling.top_logprobs is not None and sampling.top_logprobs > MOST_LOGPROBS:
         message = (
             f"Requested sample logprobs of {sampling.top_logprobs}, which is greater than max allowed: {MOST_LOGPROBS}"
         )
         raise bad_value(message, "logprobs", sampling.top_logprobs)
     if sampling.logprob_token_ids is not None:
+        count = len(sampling.logprob_token_ids)
+        if count > MOST_LOGPROB_TOKEN_IDS:
+            message = (
+                f"Requested logprob_token_ids of length {count}, "
+                f"which is greater than max allowed: {MOST_LOGPROB_TOKEN_IDS}"
+            )
+            raise bad_value(message, "logprob_token_ids", count)
         unknown = [number for number in sampling.logprob_token_ids if not 0 <= number < VOCABULARY]
         if unknown:
             message = (
@@ -120,14 +132,25 @@ def check_sampling(sampling: Sampling, worker: SimulatedWorker) -> None:
             raise bad_value(message, "logprob_token_ids", unknown)
 
 
-def plan(worker: SimulatedWorker, sampling: Sampling, prompt: Sequence[bytes], first_index: int = 0) -> list[Answer]:
+def plan(
+    worker: SimulatedWorker,
+    sampling: Sampling,
+    prompt: Sequence[bytes],
+    *,
+    first_index: int = 0,
+    counted: bool = False,
+) -> list[Answer]:
     """The `n` answers to one prompt, not yet queued."""
-    worker.check_length(len(prompt), sampling.max_tokens)
+    if not prompt:
+        raise ApiError(400, "The decoder prompt cannot be empty")
+    worker.check_length(len(prompt), counted=counted)
+    room = worker.settings.model_len - len(prompt)
+    if not room:
+        raise bad_value("max_tokens must be at least 1, got 0.", "max_tokens", 0)
     hashes = worker.block_hashes(prompt, sampling.cache_salt)
     answers = []
     for index in range(sampling.n):
         key = answer_key(prompt, worker.options.seed, sampling.seed, index)
-        room = worker.settings.model_len - len(prompt)
         length = sampling.max_tokens
         stops = False
         if length is None:

@@ -57,22 +57,18 @@ class SimulatedWorker:
         aliases = ", ".join(names)
         raise ApiError(404, f"The model `{name}` does not exist. Valid aliases: {aliases}.", param="model")
 
-    def check_length(self, prompt_tokens: int, max_tokens: int | None = None, *, pooling: bool = False) -> None:
-        """400 when prompt and wanted output do not fit the model's context; pooling needs no room for output."""
+    def check_length(self, prompt_tokens: int, *, counted: bool = False) -> None:
+        """400 when a prompt does not fit the model's context.
+
+        `counted`: the client sent token ids. Of a text no more is read than tells that it is too long.
+        """
         limit = self.settings.model_len
-        if prompt_tokens + (not pooling) > limit:
+        if prompt_tokens > limit:
+            told = prompt_tokens if counted else limit + 1
             message = (
-                f"This model's maximum context length is {limit} tokens. However, your prompt contains at least "
-                f"{limit + 1} input tokens, which exceeds this limit even without any output tokens. "
-                f"Please reduce the length of the input prompt. (parameter=input_tokens, value={limit + 1})"
-            )
-            raise ApiError(400, message, param="input_tokens")
-        if max_tokens is not None and prompt_tokens + max_tokens > limit:
-            message = (
-                f"This model's maximum context length is {limit} tokens. However, you requested {max_tokens} output "
-                f"tokens and your prompt contains at least {prompt_tokens} input tokens, for a total of at least "
-                f"{prompt_tokens + max_tokens} tokens. Please reduce the length of the input prompt or the number of "
-                f"requested output tokens. (parameter=input_tokens, value={prompt_tokens})"
+                f"This model's maximum context length is {limit} tokens. However, your prompt contains "
+                f"{'' if counted else 'at least '}{told} input tokens, which exceeds this limit even without any "
+                f"output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value={told})"
             )
             raise ApiError(400, message, param="input_tokens")
 

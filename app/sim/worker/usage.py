@@ -43,11 +43,21 @@ class Usage:
         return {**self.counts, "prompt_tokens_details": details}
 
     @staticmethod
-    def running(prompt_tokens: int, completion_tokens: int) -> dict[str, Any]:
-        """Of one chunk in between."""
+    def running(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+        """Of one chunk in between; chat adds `"completion_tokens_details": null`."""
         return {
             "prompt_tokens": prompt_tokens,
             "total_tokens": prompt_tokens + completion_tokens,
             "completion_tokens": completion_tokens,
-            "completion_tokens_details": None,
         }
+
+
+def pooled_usage(tokens: int) -> dict[str, Any]:
+    """Of an answer for which tokens were only read."""
+    return {
+        "prompt_tokens": tokens,
+        "total_tokens": tokens,
+        "completion_tokens": 0,
+        "prompt_tokens_details": None,
+        "completion_tokens_details": None,
+    }

@@ -18,8 +18,9 @@ _WORD, _PAIR, _TRIPLE = 1.0, 0.5, 0.35
 _SHARPNESS = 6.0
 
 
-def embed(text: str, dimension: int) -> list[float]:
-    """A unit vector; its values are float32 ones, so that every encoding carries the same numbers."""
+def embed(text: str, dimension: int, *, activated: bool = True) -> list[float]:
+    """A unit vector, or one of any length before activation. Its values are float32 ones, so that every encoding
+    carries the same numbers."""
     values = [0.0] * dimension
     words = _WORDS.findall(text.lower())
     for word in words:
@@ -31,7 +32,7 @@ def embed(text: str, dimension: int) -> list[float]:
         _put(values, f"{first} {second}", _PAIR)
     if not any(values):
         _put(values, "no words", _WORD)
-    length = math.sqrt(math.fsum(value * value for value in values))
+    length = math.sqrt(math.fsum(value * value for value in values)) if activated else 1.0
     return array("f", (value / length for value in values)).tolist()
 
 
@@ -57,10 +58,10 @@ def softmax(values: Sequence[float]) -> list[float]:
     return [value / total for value in raised]
 
 
-def relevance(query: str, document: str, dimension: int) -> float:
-    """What a cross-encoder would say: between 0 and 1, higher for texts that share words."""
-    similar = cosine(embed(query, dimension), embed(document, dimension))
-    return 1 / (1 + math.exp(-_SHARPNESS * (similar - 0.5)))
+def relevance(query: str, document: str, dimension: int, *, activated: bool = True) -> float:
+    """What a cross-encoder would say, higher for texts that share words: between 0 and 1, or the logit of that."""
+    logit = _SHARPNESS * (cosine(embed(query, dimension), embed(document, dimension)) - 0.5)
+    return 1 / (1 + math.exp(-logit)) if activated else logit
 
 
 @lru_cache(maxsize=65536)

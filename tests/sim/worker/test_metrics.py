@@ -8,28 +8,28 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.sim.worker.options import WorkerOptions
+from tests.sim.conftest import METRICS, OMITTED_METRICS
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "word " * 200}], "max_tokens": 7}
 
 
-def test_names_types_and_labels_are_vllms(
-    worker_of: Callable[[str], Any], metric_contract: dict[str, dict[str, list[object]]]
-) -> None:
+def test_names_types_and_labels_are_vllms(worker_of: Callable[[str], Any]) -> None:
     text = httpx.get(f"{worker_of('generate').url}/metrics").text
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
     labels: dict[str, list[str]] = {}
     for name, shown in re.findall(r"^([a-z0-9_:]+)(?:\{(.*)\})? \S+$", text, re.M):
         labels.setdefault(name, sorted(re.findall(r'(\w+)="', shown)))
-    found = {
-        name: [kind, labels[f"{name}_bucket" if kind == "histogram" else name]]
-        for name, kind in types.items()
-        if name.startswith(("vllm:", "process_"))
-    }
-    assert found == metric_contract["families"]
+    found = {name: [kind, labels[f"{name}_bucket" if kind == "histogram" else name]] for name, kind in types.items()}
+    expected = {name: family for name, family in METRICS["families"].items() if not name.startswith(OMITTED_METRICS)}
+    # Labels that say nothing about a simulated cache are not there.
+    described = set(found["vllm:cache_config_info"][1])
+    assert described <= set(expected["vllm:cache_config_info"][1])
+    expected["vllm:cache_config_info"] = ["gauge", sorted(described)]
+    assert found == expected
     buckets: dict[str, list[str]] = {}
     for name, bound in re.findall(r'^(vllm:\w+)_bucket\{.*le="([^"]+)"', text, re.M):
         buckets.setdefault(name, []).append(bound)
-    assert buckets == metric_contract["bounds"]
+    assert buckets == METRICS["bounds"]
 
 
 def test_the_exposition_parses_and_histograms_count_up(worker_of: Callable[[str], Any]) -> None:
