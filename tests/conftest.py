@@ -6,13 +6,13 @@ import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 
-from tests.patience import give_httpx_patience
+from tests.patience import make_httpx_patient
 
 # Limits of its own on how long an example may take would make a slow machine a failure.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-give_httpx_patience()
+make_httpx_patient()
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], uvloop.Loop]]:

@@ -11,6 +11,7 @@ import random
 import socket
 import time
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import httpx
@@ -122,10 +123,15 @@ def lasting_port() -> int:
     return port
 
 
-def give_httpx_patience() -> None:
-    """httpx gives up after 5 s, unless each call says otherwise: a limit that nobody sees in a test."""
+def make_httpx_patient() -> None:
+    """httpx gives up after 5 s, unless each call says otherwise: a limit that nobody sees in a test.
+
+    And it reads all certificates of the machine for every client, a tenth of a second each time, to speak plain HTTP.
+    """
     for part in ("connect", "read", "write", "pool"):
         setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, part, PATIENCE_S)
+    default = httpx._transports.default
+    default.create_ssl_context = lru_cache(maxsize=8)(default.create_ssl_context)  # type: ignore[attr-defined]
 
 
 def _words(found: Callable[..., object]) -> str:
