@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vllm import engine, gateway, workers
+from tests.vllm import engine, gateway, table, workers
 from tests.vllm.process import ServerProcess
 
 HERE = Path(__file__).resolve().parent
@@ -18,9 +18,22 @@ TEST_LIMIT_S = 300
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Time limits of set-up are the fixtures' own; and tests that cost a worker come last."""
     for item in (item for item in items if item.path.is_relative_to(HERE)):
-        # func_only: the first test's set-up installs an engine and starts three workers.
+        # func_only: the first test's set-up installs an engine and starts four workers.
         item.add_marker(pytest.mark.timeout(TEST_LIMIT_S, func_only=True))
     items.sort(key=lambda item: item.path.name == "test_worker_loss.py")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table of endpoints, clients and encodings, when the lane ran as a whole or in part."""
+    passed: dict[str, bool] = {}
+    for outcome, is_passed in (("passed", True), ("failed", False), ("error", False)):
+        for report in terminalreporter.getreports(outcome):
+            within = report.nodeid.partition("tests/vllm/")[2]
+            if within and (report.when == "call" or not is_passed):
+                passed[within] = is_passed
+    if passed:
+        terminalreporter.section("endpoint x client x encoding, through the gateway against the worker itself")
+        terminalreporter.write_line(table.render(table.outcomes(passed)))
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +54,7 @@ def live_workers(say: Callable[[str], None], tmp_path_factory: pytest.TempPathFa
     with ExitStack() as stack:
         with _or_give_up():
             prepared = engine.prepare(engine.cache_folder(), say)
-            say("starting three workers (about a minute)")
+            say("starting four workers (about a minute)")
             started = stack.enter_context(workers.running(prepared, tmp_path_factory.mktemp("workers")))
         say("workers are up")
         yield started

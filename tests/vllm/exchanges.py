@@ -7,7 +7,7 @@ refused by it. All are deterministic: greedy sampling on seeded weights.
 import json
 from typing import Any, NamedTuple
 
-from tests.vllm.workers import CHAT_MODEL, EMBEDDING_MODEL
+from tests.vllm.workers import CHAT_MODEL, CLASSIFIER, EMBEDDING_MODEL
 
 
 class Exchange(NamedTuple):
@@ -19,6 +19,8 @@ class Exchange(NamedTuple):
     body: bytes
     status: int = 200
     content_type: str = "application/json"
+    worker_path: str = ""
+    """Where the worker is asked when it is not at `path`: it knows another spelling."""
 
 
 USER = [{"role": "user", "content": "Tell me what a Licensor grants to You, and under which conditions of the License"}]
@@ -60,6 +62,10 @@ def _tokens(name: str, path: str, *, status: int = 200, **fields: Any) -> Exchan
 
 def _pooled(name: str, path: str, *, status: int = 200, **fields: Any) -> Exchange:
     return _exchange(name, path, EMBEDDING_MODEL, status, fields)
+
+
+def _classified(name: str, path: str, *, status: int = 200, **fields: Any) -> Exchange:
+    return _exchange(name, path, CLASSIFIER, status, fields)
 
 
 def _exchange(name: str, path: str, model: str, status: int, fields: dict[str, Any]) -> Exchange:
@@ -114,9 +120,16 @@ EXCHANGES = (
     _pooled("embedding_bytes_many", "/v1/embeddings", input=MANY, encoding_format="bytes"),
     _pooled("embedding_tokens", "/v1/embeddings", input=[101, 2026, 4003, 102]),
     _pooled("embedding_cohere", "/v2/embed", texts=TEXTS, embedding_types=["float"]),
+    _pooled("embedding_cohere_base64", "/v2/embed", texts=TEXTS, embedding_types=["base64", "int8"]),
     _pooled("pooling", "/pooling", input=TEXTS),
     _pooled("pooling_half_big_endian", "/pooling", input=TEXTS, encoding_format="bytes", embed_dtype="float16",
             endianness="big"),
+    _pooled("pooling_v1", "/v1/pooling", input=TEXTS)._replace(worker_path="/pooling"),
+    _classified("classify", "/classify", input=TEXTS),
+    _classified("classify_raw", "/classify", input=TEXTS[0], use_activation=False),
+    _classified("classify_tokens", "/classify", input=[[5, 6, 7], [8]]),
+    _classified("classify_v1", "/v1/classify", input=TEXTS)._replace(worker_path="/classify"),
+    _classified("classify_as_bytes", "/classify", input=TEXTS, encoding_format="bytes"),
     _pooled("score", "/score", text_1=TEXTS[0], text_2=TEXTS[1:]),
     _pooled("score_v1", "/v1/score", text_1=TEXTS[0], text_2=TEXTS[1:]),
     _pooled("rerank", "/rerank", query=TEXTS[0], documents=TEXTS[1:], top_n=1),
@@ -137,7 +150,7 @@ EXCHANGES = (
     _message("error_message", status=400, messages=[]),
     _pooled("error_embedding_length", "/v1/embeddings", status=400, input="word " * 3000),
     _pooled("error_dimensions", "/v1/embeddings", status=400, input="a", dimensions=64),
-    _pooled("error_classify", "/classify", status=404, input=TEXTS),
-    _pooled("error_chat_on_embedder", "/v1/chat/completions", status=404, messages=USER),
-    _tokens("error_embedding_on_chat", "/v1/embeddings", status=404, input=PROMPT),
+    _pooled("error_encoding", "/pooling", status=400, input="a", encoding_format="hex"),
+    _pooled("error_dtype", "/v1/embeddings", status=400, input="a", embed_dtype="float8", encoding_format="bytes"),
+    _classified("error_classify", "/classify", status=400, input=[]),
 )  # fmt: skip

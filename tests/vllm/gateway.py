@@ -10,7 +10,7 @@ import httpx
 
 from tests.patience import lasting_ports
 from tests.vllm.process import ServerProcess, is_healthy
-from tests.vllm.workers import CHAT_MODEL, EMBEDDING_MODEL, Workers
+from tests.vllm.workers import CHAT_MODEL, CLASSIFIER, EMBEDDING_MODEL, Workers
 
 START_LIMIT_S = 120.0
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -33,13 +33,13 @@ def running(workers: Workers, logs: Path) -> Iterator[ServerProcess]:
     gateway = ServerProcess("gateway", port, command, variables, logs)
     try:
         gateway.wait_until(is_healthy, START_LIMIT_S)
-        gateway.wait_until(_knows_both_models, START_LIMIT_S)
+        gateway.wait_until(_knows_the_models, START_LIMIT_S)
         yield gateway
     finally:
         gateway.begin_stop()
         gateway.finish_stop()
 
 
-def _knows_both_models(client: httpx.Client) -> bool:
+def _knows_the_models(client: httpx.Client) -> bool:
     listed = client.get("/v1/models").json()
-    return {model["id"] for model in listed["data"]} == {CHAT_MODEL, EMBEDDING_MODEL}
+    return {model["id"] for model in listed["data"]} == {CHAT_MODEL, EMBEDDING_MODEL, CLASSIFIER}

@@ -18,9 +18,9 @@ ADDED = frozenset((b"x-request-id", b"x-warmset-worker", b"x-warmset-policy", b"
 STREAM_ATTEMPTS = 4
 
 
-def send(url: str, exchange: Exchange) -> httpx.Response:
+def send(url: str, exchange: Exchange, path: str = "") -> httpx.Response:
     headers = {"content-type": exchange.content_type, "x-request-id": f"bytes-{exchange.name}"}
-    return httpx.post(url + exchange.path, content=exchange.body, headers=headers, timeout=60)
+    return httpx.post(url + (path or exchange.path), content=exchange.body, headers=headers, timeout=60)
 
 
 def end_to_end(response: httpx.Response, left_out: frozenset[bytes]) -> list[tuple[bytes, bytes]]:
@@ -32,12 +32,12 @@ def end_to_end(response: httpx.Response, left_out: frozenset[bytes]) -> list[tup
 def test_answer_is_the_workers(exchange: Exchange, live_workers: Workers, live_gateway: ServerProcess) -> None:
     # Each worker has seen the prompt before: `cached_tokens` is then the same whoever answers.
     for worker in live_workers.serving(exchange.model):
-        assert send(worker.url, exchange).status_code == exchange.status
+        assert send(worker.url, exchange, exchange.worker_path).status_code == exchange.status
     for attempt in range(STREAM_ATTEMPTS):
         through = send(live_gateway.url, exchange)
         worker = live_workers.by_id(through.headers["x-warmset-worker"])
         assert worker in live_workers.serving(exchange.model)
-        direct = send(worker.url, exchange)
+        direct = send(worker.url, exchange, exchange.worker_path)
         is_stream = direct.headers["content-type"].startswith("text/event-stream")
         if steady(through.content) == steady(direct.content) or not is_stream or attempt == STREAM_ATTEMPTS - 1:
             break

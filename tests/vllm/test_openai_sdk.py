@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.vllm.exchanges import TEXTS, TOOL, USER
-from tests.vllm.workers import CHAT_MODEL, EMBEDDING_MODEL
+from tests.vllm.workers import CHAT_MODEL, CLASSIFIER, EMBEDDING_MODEL
 
 LENGTH = 12
 
@@ -68,7 +68,7 @@ def dot(one: list[float], other: list[float]) -> float:
 
 def test_models(clients: Clients) -> None:
     listed = [model.id for model in clients.chat.models.list()]
-    assert listed == ([EMBEDDING_MODEL, CHAT_MODEL] if clients.is_gateway else [CHAT_MODEL])
+    assert listed == ([CLASSIFIER, EMBEDDING_MODEL, CHAT_MODEL] if clients.is_gateway else [CHAT_MODEL])
 
 
 def test_chat(clients: Clients) -> None:

@@ -1,4 +1,4 @@
-"""The live workers: two that serve the chat model, and one that serves the embedding model."""
+"""The live workers: two that serve the chat model, one the embedding model, and one the classifier."""
 
 import json
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from tests.vllm.process import ServerProcess, is_healthy
 
 CHAT_MODEL = "tiny"
 EMBEDDING_MODEL = "minilm"
+CLASSIFIER = "labels"
 
 # A start takes 25 s of processor time. A box under load has been seen to need 200 s for one; three share two cores.
 START_LIMIT_S = 900.0
@@ -42,19 +43,21 @@ CHAT = (
 )
 
 EMBEDDING = ("--served-model-name", EMBEDDING_MODEL)
+CLASSIFY = ("--served-model-name", CLASSIFIER)
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
     chat: tuple[ServerProcess, ServerProcess]
     embedding: ServerProcess
+    classifier: ServerProcess
 
     @property
     def all(self) -> tuple[ServerProcess, ...]:
-        return (*self.chat, self.embedding)
+        return (*self.chat, self.embedding, self.classifier)
 
     def serving(self, model: str) -> tuple[ServerProcess, ...]:
-        return {CHAT_MODEL: self.chat, EMBEDDING_MODEL: (self.embedding,)}[model]
+        return {CHAT_MODEL: self.chat, EMBEDDING_MODEL: (self.embedding,), CLASSIFIER: (self.classifier,)}[model]
 
     def by_id(self, worker_id: str) -> ServerProcess:
         """The worker that the gateway calls `host:port`."""
@@ -65,12 +68,13 @@ class Workers:
 def running(engine: Engine, logs: Path) -> Iterator[Workers]:
     """Start all at once, wait for all, and stop them in the end.
 
-    Measured on 2 cores with nothing else to do: 38 to 59 s at once, 25 s each in turn.
+    Measured on 2 cores with nothing else to do: 38 to 59 s for three at once, 25 s each in turn.
     """
     plan = (
         ("chat-a", engine.models / "chat", CHAT),
         ("chat-b", engine.models / "chat", CHAT),
         ("embedding", engine.embedder, EMBEDDING),
+        ("classifier", engine.models / "classifier", CLASSIFY),
     )
     started: list[ServerProcess] = []
     # Killed workers leave sockets and files behind. Not beside the logs, since a socket's path must be short.
@@ -83,8 +87,8 @@ def running(engine: Engine, logs: Path) -> Iterator[Workers]:
                 started.append(ServerProcess(name, port, command, variables, logs))
             for worker in started:
                 worker.wait_until(is_healthy, START_LIMIT_S)
-            chat_a, chat_b, embedding = started
-            yield Workers((chat_a, chat_b), embedding)
+            chat_a, chat_b, embedding, classifier = started
+            yield Workers((chat_a, chat_b), embedding, classifier)
         finally:
             for worker in started:
                 worker.begin_stop()
