@@ -9,7 +9,7 @@ Rule 3: every error is in OpenAI's shape, and every change is one line in the lo
 
 import ipaddress
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Literal, Protocol
 
@@ -82,7 +82,7 @@ class NewWorker(BaseModel):
 
 def make_admin_app(
     fleet: Workers,
-    status: Callable[[], dict[str, Any]],
+    status: Callable[[], Awaitable[dict[str, Any]]],
     not_ready: Callable[[], str | None],
     keys: Keys,
     *,
@@ -161,7 +161,7 @@ def make_admin_app(
 
     @app.get("/status")
     async def show_status() -> Response:
-        return _json(200, status())
+        return _json(200, await status())
 
     @app.get("/livez")
     async def livez() -> Response:

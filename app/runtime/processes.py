@@ -33,8 +33,8 @@ END_S = 5.0
 
 READY_POLL_S = 0.02
 
-SNAPSHOT_S = 1.0
-"""Wait for a process's metrics; one that is late is shown as it was last."""
+ANSWER_S = 1.0
+"""Wait for a process's answer; one that is late is shown as it was last."""
 
 
 class Child(Protocol):
@@ -145,6 +145,14 @@ class Processes:
 
     async def snapshots(self) -> list[list[Any]]:
         """The metrics of every process, new where it answers in time."""
+        await self._ask("snapshot")
+        return [slot.families for slot in self.slots if slot.families]
+
+    async def settled(self) -> None:
+        """Wait until every process that answers in time has taken what it was told until now."""
+        await self._ask("settle")
+
+    async def _ask(self, kind: str) -> None:
         number = next(self._numbers)
         waiting = []
         for slot in self.slots:
@@ -152,12 +160,11 @@ class Processes:
                 future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._waiting[number * 1000 + slot.number] = future
                 waiting.append(future)
-                slot.channel.send({"kind": "snapshot", "number": number * 1000 + slot.number})
+                slot.channel.send({"kind": kind, "number": number * 1000 + slot.number})
         if waiting:
-            await asyncio.wait(waiting, timeout=SNAPSHOT_S)
+            await asyncio.wait(waiting, timeout=ANSWER_S)
         for slot in self.slots:
             self._waiting.pop(number * 1000 + slot.number, None)
-        return [slot.families for slot in self.slots if slot.families]
 
     async def end(self, grace_s: float, cut_now: "asyncio.Future[None]") -> None:
         """Tell all to end; at once after `grace_s` or when `cut_now` is done; kill what is left."""
@@ -235,8 +242,8 @@ class Processes:
             slot.is_ready = True
         elif kind == "probe":
             self._on_probe(message["worker"])
-        elif kind == "snapshot":
-            slot.families = message["families"]
+        elif kind in ("snapshot", "settle"):
+            slot.families = message.get("families", slot.families)
             future = self._waiting.get(message["number"])
             if future is not None and not future.done():
                 future.set_result(None)

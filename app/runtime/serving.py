@@ -83,6 +83,8 @@ class Serving:
             self._marks[message["worker"]] = state.in_flight if state is not None else 0
         elif kind == "snapshot":
             self._tell({"kind": "snapshot", "number": message["number"], "families": self._snapshot()})
+        elif kind == "settle":
+            self._tell(message)
         elif kind in ("keys", "shares") and self._tenants is not None:
             self._tenants.take(message)
         elif kind == "stop":

@@ -25,7 +25,11 @@ class StoreState(Protocol):
 
 
 class Status:
-    """Reads, never changes. `clock` gives monotonic seconds; `started_at` is on it."""
+    """Reads, never changes. `clock` gives monotonic seconds; `started_at` is on it.
+
+    What it says of workers and tenants is true of every serving process that answers in time, so that who reads that a
+    worker is healthy, or that a key is there, can count on it.
+    """
 
     def __init__(
         self,
@@ -51,7 +55,12 @@ class Status:
         self._clock = clock
         self._started_at = clock()
 
-    def __call__(self) -> dict[str, Any]:
+    async def __call__(self) -> dict[str, Any]:
+        document = self._document()
+        await self._processes.settled()
+        return document
+
+    def _document(self) -> dict[str, Any]:
         problem = self._not_ready()
         store = self._store
         now = self._clock()

@@ -165,11 +165,13 @@ class WorkerMonitor:
         another = self._incarnation() != self.worker.incarnation
         if another:
             self._inquiry = None
+        unknown = another or not self.worker.models
+        if unknown:
             await self._describe()
         self._good_probes += 1
         self._report(healthy=True, reachable=True)
         self._met.set()
-        if not another and self._context.clock() >= self._describe_at:
+        if not unknown and self._context.clock() >= self._describe_at:
             await self._describe()
 
     async def _probe(self) -> tuple[bool, bool]:

@@ -67,6 +67,10 @@ class FakeFleet:
         return "removed"
 
 
+async def no_status() -> dict[str, Any]:
+    return {}
+
+
 @pytest.fixture
 def fleet() -> FakeFleet:
     return FakeFleet()
@@ -77,9 +81,11 @@ def client(
 ) -> httpx.AsyncClient:
     ring = Keyring(fixed_grants([key] if key else [], "admin_api_key", Plane.ADMIN), is_closed=True)
     keys = Keys(ring, lambda: 0.0, Plane.ADMIN)
-    app = make_admin_app(
-        fleet, lambda: {"ready": problem is None, "version": "1"}, lambda: problem, keys, may_be_open=True
-    )
+
+    async def status() -> dict[str, Any]:
+        return {"ready": problem is None, "version": "1"}
+
+    app = make_admin_app(fleet, status, lambda: problem, keys, may_be_open=True)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, **({"base_url": "http://127.0.0.1:30001"} | options))
 
@@ -413,7 +419,7 @@ async def test_drain_and_resume(fleet: FakeFleet) -> None:
 
 async def test_keys_of_the_admin_plane_open_it_and_their_loss_does_not(fleet: FakeFleet) -> None:
     ring = Keyring(is_closed=True)
-    app = make_admin_app(fleet, dict, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), may_be_open=True)
+    app = make_admin_app(fleet, no_status, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), may_be_open=True)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:30001") as http:
 
@@ -436,7 +442,7 @@ async def test_who_changed_what_stands_in_the_log(fleet: FakeFleet, caplog: pyte
     caplog.set_level(logging.INFO, "warmset.admin")
     ring = Keyring(is_closed=True)
     ring.replace([Grant(name, "t", sha256(key).digest(), planes=(Plane.ADMIN,)) for name, key in KEYS.items()])
-    app = make_admin_app(fleet, dict, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), may_be_open=False)
+    app = make_admin_app(fleet, no_status, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), may_be_open=False)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:30001") as http:
         for name, method, path in (
             ("ops-1", "POST", "/workers"),

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from app.runtime import processes
 from app.runtime.channel import Channel
 from app.runtime.processes import SILENT_S, WATCH_S, Processes
 from app.runtime.tasks import Tasks
-from tests.patience import eventually
+from tests.patience import eventually, soon
 
 
 class FakeChild:
@@ -19,7 +20,8 @@ class FakeChild:
     def __init__(self, pid: int, end: socket.socket) -> None:
         self.pid = pid
         self.killed = asyncio.Event()
-        self.channel = Channel(lambda message: None, lambda: None)
+        self.heard: list[dict[str, Any]] = []
+        self.channel = Channel(self.heard.append, lambda: None)
         self._end = end.dup()  # the given one is closed once the process has taken it over
         self._end.setblocking(False)
 
@@ -110,3 +112,22 @@ async def test_who_stood_still_itself_kills_nobody_for_it(rig: Rig) -> None:
         for child in rig.children:
             await rig.report(child)
     assert not any(child.killed.is_set() for child in rig.children)
+
+
+async def test_what_was_told_is_settled_once_each_process_has_taken_it(rig: Rig) -> None:
+    one, other = rig.children
+    rig.processes.tell({"kind": "fact", "record": {}})
+    settled = asyncio.ensure_future(rig.processes.settled())
+    await eventually(lambda: len(one.heard) == len(other.heard) == 2)
+    assert [message["kind"] for message in one.heard] == ["fact", "settle"]
+    await one.say(one.heard[-1])
+    await rig.report(one)
+    assert not settled.done(), "the other has not said so"
+    await other.say(other.heard[-1])
+    await settled
+
+
+async def test_one_that_does_not_answer_holds_nobody_up_for_ever(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "ANSWER_S", 0.01)
+    await soon(rig.processes.settled())
+    assert await soon(rig.processes.snapshots()) == []

@@ -120,7 +120,7 @@ EXCHANGES = (
     _pooled("embedding_bytes_many", "/v1/embeddings", input=MANY, encoding_format="bytes"),
     _pooled("embedding_tokens", "/v1/embeddings", input=[101, 2026, 4003, 102]),
     _pooled("embedding_cohere", "/v2/embed", texts=TEXTS, embedding_types=["float"]),
-    _pooled("embedding_cohere_base64", "/v2/embed", texts=TEXTS, embedding_types=["base64", "int8"]),
+    _pooled("embedding_cohere_base64", "/v2/embed", texts=TEXTS, embedding_types=["base64", "ubinary"]),
     _pooled("pooling", "/pooling", input=TEXTS),
     _pooled("pooling_half_big_endian", "/pooling", input=TEXTS, encoding_format="bytes", embed_dtype="float16",
             endianness="big"),

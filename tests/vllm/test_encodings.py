@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from httpcore import HTTP11Connection
 
 from tests.vllm.exchanges import TEXTS
 from tests.vllm.process import ServerProcess
@@ -22,18 +23,31 @@ DIMENSIONS = 384
 INPUTS: dict[str, Any] = {"text": TEXTS[0], "texts": TEXTS, "tokens": [101, 2026, 102], "lists": [[101, 2026], [102]]}
 MANY = 2000
 
+# The engine adds up in another order when inputs of one request fall into other steps, as on a busy machine, and the
+# last bits of its numbers differ then, between two of its own answers too. What a gateway breaks, it breaks each time.
+ATTEMPTS = 6
+
+METADATA_MAX = 1024 * 1024
+"""Octets of a head that httpx shall take: that of 2,000 inputs is beyond what it takes otherwise."""
+
 
 def ask(url: str, path: str, body: dict[str, Any]) -> httpx.Response:
     headers = {"x-request-id": "encodings"}
     return httpx.post(url + path, json={"model": EMBEDDING_MODEL} | body, headers=headers, timeout=240)
 
 
-def assert_same(through: httpx.Response, direct: httpx.Response) -> None:
+def assert_same(workers: Workers, gateway: ServerProcess, path: str, body: dict[str, Any]) -> httpx.Response:
+    """The gateway's answer."""
+    for _ in range(ATTEMPTS):
+        through, direct = ask(gateway.url, path, body), ask(workers.embedding.url, PATHS[path], body)
+        if through.content == direct.content or steady(through.content) == steady(direct.content):
+            break
     assert through.status_code == direct.status_code == 200, direct.text
     assert steady(through.content) == steady(direct.content)
     for name in ("content-type", "metadata", "content-length"):
         one, other = through.headers.get(name), direct.headers.get(name)
         assert steady((one or "").encode()) == steady((other or "").encode()), name
+    return through
 
 
 @pytest.mark.parametrize(("dtype", "endianness"), list(product(DTYPES, ENDIANNESS)))
@@ -42,9 +56,7 @@ def test_every_encoding(
     path: str, encoding: str, dtype: str, endianness: str, live_workers: Workers, live_gateway: ServerProcess
 ) -> None:
     body = {"input": TEXTS, "encoding_format": encoding, "embed_dtype": dtype, "endianness": endianness}
-    direct = ask(live_workers.embedding.url, PATHS[path], body)
-    through = ask(live_gateway.url, path, body)
-    assert_same(through, direct)
+    through = assert_same(live_workers, live_gateway, path, body)
     if encoding.startswith("bytes"):
         assert len(through.content) == len(TEXTS) * DIMENSIONS * DTYPES[dtype]
         assert ("metadata" in through.headers) == (encoding == "bytes")
@@ -56,17 +68,17 @@ def test_every_form_of_input(
     path: str, encoding: str, form: str, live_workers: Workers, live_gateway: ServerProcess
 ) -> None:
     body = {"input": INPUTS[form], "encoding_format": encoding}
-    direct = ask(live_workers.embedding.url, PATHS[path], body)
-    assert_same(ask(live_gateway.url, path, body), direct)
+    assert_same(live_workers, live_gateway, path, body)
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("encoding", ["bytes", "bytes_only"])
-def test_two_thousand_inputs(path: str, encoding: str, live_workers: Workers, live_gateway: ServerProcess) -> None:
+def test_two_thousand_inputs(
+    path: str, encoding: str, live_workers: Workers, live_gateway: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HTTP11Connection, "MAX_INCOMPLETE_EVENT_SIZE", METADATA_MAX)
     body = {"input": [f"line {number}" for number in range(MANY)], "encoding_format": encoding}
-    direct = ask(live_workers.embedding.url, PATHS[path], body)
-    through = ask(live_gateway.url, path, body)
-    assert_same(through, direct)
+    through = assert_same(live_workers, live_gateway, path, body)
     assert len(through.content) == MANY * DIMENSIONS * 4
     if encoding == "bytes":
         layout = json.loads(through.headers["metadata"])["data"]
