@@ -178,6 +178,14 @@ SHAPES: dict[Reason, Shape] = {
     RefusalReason.NO_WORKERS: Shape(
         503, "server_error", "no_workers", "No worker can serve this model yet. Try again shortly.", retry_after_s=2
     ),
+    # Retry-After is not in the table: it is when the first of the workers may take requests again.
+    RefusalReason.OVERLOADED: Shape(
+        429,
+        "rate_limit_error",
+        "workers_overloaded",
+        "Every worker of this model says that it takes no more now. Nothing was started; send the request again after "
+        "the time in Retry-After.",
+    ),
     RefusalReason.UNREACHABLE: Shape(
         503,
         "server_error",

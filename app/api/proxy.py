@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Protocol
 
 from app.api.auth import Keys
@@ -34,7 +35,7 @@ from app.api.watch import ClientWatch
 from app.api.worker_error import WorkerError, read_worker_error
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.exchange import Call, Header, StreamBroken
-from app.core.fleet.reasons import Outcome, RefusalReason
+from app.core.fleet.reasons import Failure, Outcome, RefusalReason
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.tenant import Grant
@@ -42,7 +43,7 @@ from app.core.tenants.admission import Ticket
 from app.core.tenants.charge import tokens_of
 from app.core.tenants.keyring import may_use
 from app.core.tenants.meter import Over
-from app.runtime.gateway import Gateway
+from app.runtime.gateway import Exchange, Gateway
 from app.runtime.ports import Answer
 from app.runtime.tasks import Tasks
 
@@ -214,12 +215,13 @@ class _Request:
             detail = opened.detail
             if opened.reason is RefusalReason.MODEL_NOT_FOUND:
                 detail = f"asked for: {asked_model[:SHOWN_MODEL]!r}"
-            await self._cut_short(opened.reason, detail)
+            await self._cut_short(opened.reason, detail, retry_after_s=opened.retry_after_s)
             return
         record.dispatch = opened.dispatch
         try:
-            record.outcome = await self._relay(opened.answer, opened.dispatch)
+            record.outcome = await self._relay(opened)
         except StreamBroken as broken:
+            record.outcome = Outcome.TIMED_OUT if broken.failure is Failure.TIMEOUT else Outcome.BROKEN
             worker = opened.dispatch.worker.id
             log.warning(
                 "answer broken", extra={"request_id": record.request_id, "worker": worker, "cause": str(broken)}
@@ -246,8 +248,9 @@ class _Request:
         if self._keep_alive is not None:
             self._keep_alive.stop()
 
-    async def _relay(self, answer: Answer, dispatch: Dispatch) -> Outcome:
+    async def _relay(self, exchange: Exchange) -> Outcome:
         """Pass the answer on until its end. FAILED: it cannot follow a head that was sent in its place."""
+        answer, dispatch = exchange.answer, exchange.dispatch
         record, reply, clock = self._record, self._reply, self._proxy.clock
         headers = to_client(answer.headers, record.request_id)
         is_stream = is_event_stream(headers)
@@ -272,6 +275,8 @@ class _Request:
             piece = await answer.read()
             self._hush()
             is_over = answer.is_complete
+            if piece and not record.bytes_out:
+                exchange.began()
             if stream is not None:
                 piece = stream.whole_events(piece)
                 if is_over:
@@ -302,12 +307,15 @@ class _Request:
             said = await read_worker_error(answer)
             await self._cut_short(EdgeReason.WORKER_ERROR, said.text, said)
 
-    async def _cut_short(self, reason: Reason, detail: str, said: WorkerError | None = None) -> None:
+    async def _cut_short(
+        self, reason: Reason, detail: str, said: WorkerError | None = None, *, retry_after_s: float | None = None
+    ) -> None:
         """There will be no answer, or no whole one: say so in the way that the client can still be told."""
         self._hush()
         stream = self._stream
         if not self._reply.is_started:
-            await self._refuse(reason, detail)
+            headers = [(b"retry-after", b"%d" % ceil(retry_after_s))] if retry_after_s is not None else []
+            await self._refuse(reason, detail, headers=headers)
             return
         self._record.refusal = reason.value
         if stream is None or not self._reply.is_open_ended:

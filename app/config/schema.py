@@ -330,6 +330,23 @@ class Config(BaseModel):
     health_success_threshold: Annotated[
         Count, Field(description="successful probes in a row that make it healthy again"), Offer(HEALTH)
     ] = 2
+    overload_waiting_requests: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="requests in an engine's queue from which on others are preferred, until half of it; 0: never",
+        ),
+        Offer(HEALTH, (), "N"),
+    ] = 64
+    overload_kv_usage: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1,
+            description="share of KV blocks in use from which on others are preferred, until 0.1 below; 0: never",
+        ),
+        Offer(HEALTH, (), "SHARE"),
+    ] = 0.95
     load_monitor_interval_secs: Annotated[
         Seconds,
         Field(description="time between samples of a worker's load"),

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.core.fleet.engine import Engine
-from app.core.fleet.events import HealthReported, LoadSampled, WorkerDraining, WorkerGone, WorkerSeen
+from app.core.fleet.events import HealthReported, LoadSampled, MarkTold, WorkerDraining, WorkerGone, WorkerSeen
 from app.core.fleet.load import LoadSample
+from app.core.fleet.reasons import MarkKind
 from app.core.fleet.worker import Worker
 
 Record = Mapping[str, Any]
 
-FleetEvent = WorkerSeen | WorkerGone | WorkerDraining | HealthReported | LoadSampled
+FleetEvent = WorkerSeen | WorkerGone | WorkerDraining | HealthReported | LoadSampled | MarkTold
 
 
 def to_record(event: FleetEvent) -> dict[str, Any]:
@@ -47,6 +48,17 @@ def to_record(event: FleetEvent) -> dict[str, Any]:
             "healthy": event.healthy,
             "reachable": event.reachable,
         }
+    if isinstance(event, MarkTold):
+        return {
+            "event": "mark_told",
+            "id": event.worker_id,
+            "incarnation": event.incarnation,
+            "reporter": event.reporter,
+            "kind": event.kind.value,
+            "number": event.number,
+            "after_seq": event.after_seq,
+            "until": event.until,
+        }
     sample = event.sample
     return {
         "event": "load_sampled",
@@ -57,6 +69,7 @@ def to_record(event: FleetEvent) -> dict[str, Any]:
         "waiting": sample.waiting,
         "own_in_flight": sample.own_in_flight,
         "kv_usage": sample.kv_usage,
+        "seq": sample.seq,
     }
 
 
@@ -87,9 +100,26 @@ def _health_reported(record: Record) -> HealthReported:
 
 def _load_sampled(record: Record) -> LoadSampled:
     sample = LoadSample(
-        record["taken_at"], record["running"], record["waiting"], record["own_in_flight"], record["kv_usage"]
+        record["taken_at"],
+        record["running"],
+        record["waiting"],
+        record["own_in_flight"],
+        record["kv_usage"],
+        record["seq"],
     )
     return LoadSampled(record["id"], record["incarnation"], sample)
+
+
+def _mark_told(record: Record) -> MarkTold:
+    return MarkTold(
+        record["id"],
+        record["incarnation"],
+        record["reporter"],
+        MarkKind(record["kind"]),
+        record["number"],
+        record["after_seq"],
+        record["until"],
+    )
 
 
 _READERS: dict[str, Callable[[Record], FleetEvent]] = {
@@ -98,4 +128,5 @@ _READERS: dict[str, Callable[[Record], FleetEvent]] = {
     "worker_draining": _worker_draining,
     "health_reported": _health_reported,
     "load_sampled": _load_sampled,
+    "mark_told": _mark_told,
 }

@@ -1,25 +1,29 @@
 """Door 1: `Router.handle(event, now) -> commands`. Every replica has one; it is synchronous and awaits nothing.
 
 A request's life here: RequestArrived -> Dispatch (load reserved under a token) -> DispatchAccepted (confirmed)
--> RequestFinished (released). DispatchFailed releases, then dispatches to the next worker of the ranking or refuses.
+-> RequestFinished (released). DispatchFailed releases, then dispatches to the next worker of the ranking or refuses;
+so does a DispatchAccepted whose answer says that the worker takes no more, but that such an answer may also stand.
 
 Invariants
     1. Each Dispatch reserves one unit of load on one worker, and exactly one later event releases it.
     2. An event about a token that is not open, or about an incarnation that is not the present one, changes nothing.
-    3. A worker is tried at most once per request.
+    3. A worker is tried at most once per request, and all that is tried again is paid for by one budget.
     4. Health evidence never touches load, and load never touches health.
+    5. A trial's token comes back on every way that a request can end.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from app.core.fleet.commands import Command, Dispatch, Probe, Refuse
+from app.core.fleet.commands import Command, Dispatch, Refuse
 from app.core.fleet.events import (
+    AnswerBegan,
     DispatchAccepted,
     DispatchFailed,
     Event,
     HealthReported,
     LoadSampled,
+    MarkTold,
     RequestArrived,
     RequestFinished,
     WorkerDraining,
@@ -30,15 +34,24 @@ from app.core.fleet.pin import Pin
 from app.core.fleet.reasons import ChoiceReason, Failure, RefusalReason
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.rng import Rng
-from app.core.fleet.worker import Worker
-from app.core.overload.health import HealthThresholds
+from app.core.overload.evidence import OF_FAILURE, OF_OUTCOME, Evidence, of_status
+from app.core.overload.health import Health
+from app.core.overload.marks import Mark
+from app.core.overload.retries import MAX_RETRIES, RetryBudget
+from app.core.overload.settings import OverloadSettings
+from app.core.routing.marking import NOTHING, Marking
 from app.core.routing.policy import Choice, Policy
-from app.core.routing.pool import ANY_ENGINE, Pool, WorkerState
+from app.core.routing.pool import ANY_ENGINE, Pool
+from app.core.routing.worker import WorkerState
 
-NOTHING: tuple[Command, ...] = ()
-
-MAX_ATTEMPTS = 4
+MAX_ATTEMPTS = 1 + MAX_RETRIES
 """Workers tried per request at most: a pool that is gone must not cost one connect time-out per worker."""
+
+SHED_TRIAL_S = 1.0
+"""While all of a pool is overloaded, each of its workers is tried this often all the same."""
+
+MOST_OVERLOADED = 0.5
+"""Beyond this share of a pool a worker's "no more" is passed on: others would say the same, and it costs them to."""
 
 REFUSAL_AFTER = {
     Failure.CONNECT: RefusalReason.UNREACHABLE,
@@ -48,14 +61,18 @@ REFUSAL_AFTER = {
 
 
 class _Open:
-    """An open request: where its load is reserved, and what is left of its ranking."""
+    """An open request: where its load is reserved, what is left of its ranking, and whether it is a trial there."""
 
-    __slots__ = ("attempts", "facts", "ranking", "state")
+    __slots__ = ("attempts", "facts", "is_trial", "lane", "ranking", "state")
 
-    def __init__(self, facts: RequestFacts, ranking: Iterator[Choice], state: WorkerState) -> None:
+    def __init__(
+        self, facts: RequestFacts, lane: Pool, ranking: Iterator[Choice], state: WorkerState, *, is_trial: bool
+    ) -> None:
         self.facts = facts
+        self.lane = lane
         self.ranking = ranking
         self.state = state
+        self.is_trial = is_trial
         self.attempts = 1
 
 
@@ -69,12 +86,14 @@ class Router:
         self,
         policy: Policy,
         rng: Rng,
-        thresholds: HealthThresholds | None = None,
+        settings: OverloadSettings | None = None,
         pins: Mapping[str, Pin] | None = None,
     ) -> None:
         self.policy = policy
         self._rng = rng
-        self._thresholds = thresholds or HealthThresholds()
+        self._settings = settings or OverloadSettings()
+        self._marking = Marking(rng)
+        self._budget = RetryBudget()
         self._pins = pins or {}
         self._workers: dict[str, WorkerState] = {}
         self._draining: dict[str, None] = {}
@@ -87,6 +106,7 @@ class Router:
         self._handlers: dict[type, Callable[[Any], tuple[Command, ...]]] = {
             RequestArrived: self._request_arrived,
             DispatchAccepted: self._dispatch_accepted,
+            AnswerBegan: self._answer_began,
             DispatchFailed: self._dispatch_failed,
             RequestFinished: self._request_finished,
             WorkerSeen: self._worker_seen,
@@ -94,6 +114,7 @@ class Router:
             WorkerDraining: self._worker_draining,
             HealthReported: self._health_reported,
             LoadSampled: self._load_sampled,
+            MarkTold: self._mark_told,
         }
 
     def handle(self, event: Event, now: float) -> tuple[Command, ...]:
@@ -122,23 +143,53 @@ class Router:
     # Requests
 
     def _request_arrived(self, event: RequestArrived) -> tuple[Command, ...]:
-        facts = event.facts
+        facts, now = event.facts, self._now
         pool = self._pools.get(facts.model)
         if pool is None:
             return (self._no_pool(facts),)
+        if now >= pool.changes_at:
+            pool = self._pool(pool.model, pool.members)
+            self._put(pool)
         lane = pool.lane(facts)
         if lane is None:
             return (_not_served(facts, pool),)
-        if not lane.eligible:
-            return (Refuse(RefusalReason.NO_WORKERS, "every worker of this model drains or is outside of its pin"),)
-        ranking = self.policy.rank(facts, lane, self._rng, self._now)
-        choice = next(ranking)
+        self._budget.deposit(now)
+        tried = self._on_trial(lane) if lane.trials or lane.shed else None
+        if tried is None and not lane.eligible:
+            return (_nobody(lane, now),)
+        ranking = self.policy.rank(facts, lane, self._rng, now)
+        if tried is not None:
+            tried.hold(tried.sheet.trial_began(now))
+            choice = Choice(tried, ChoiceReason.TRIAL)
+        else:
+            choice = next(ranking)
+            if lane.ramps and choice.worker.ramp_until > now:
+                choice = self._eased(choice, ranking)
         token = self._next_token
         self._next_token = token + 1
-        self._open[token] = _Open(facts, ranking, choice.worker)
+        self._open[token] = _Open(facts, lane, ranking, choice.worker, is_trial=tried is not None)
         choice.worker.in_flight += 1
-        reason = ChoiceReason.PANIC if lane.panic else choice.reason
+        reason = ChoiceReason.PANIC if lane.panic and tried is None else choice.reason
         return (Dispatch(token, choice.worker.worker, self.policy.name, reason),)
+
+    def _on_trial(self, lane: Pool) -> WorkerState | None:
+        """Who is to be tried with this request: a worker whose mark is over, and while all shed each now and then."""
+        now = self._now
+        for state in lane.trials:
+            if state.sheet.has_token(now):
+                return state
+        if lane.shed:
+            for state in lane.overloaded:
+                if state.sheet.has_token(now) and now >= state.tried_at + SHED_TRIAL_S:
+                    state.tried_at = now
+                    return state
+        return None
+
+    def _eased(self, choice: Choice, ranking: Iterator[Choice]) -> Choice:
+        """Slow start: the choice, or with the share that it does not get yet, the next that is not in slow start."""
+        if self._rng.random() < choice.worker.sheet.weight(self._now):
+            return choice
+        return next((other for other in ranking if other.worker.ramp_until <= self._now), choice)
 
     def _no_pool(self, facts: RequestFacts) -> Refuse:
         unknown = sum(1 for state in self._workers.values() if not state.worker.models)
@@ -151,39 +202,84 @@ class Router:
 
     def _dispatch_accepted(self, event: DispatchAccepted) -> tuple[Command, ...]:
         request = self._open.get(event.token)
-        if request is not None:
-            request.state.health.answered()
+        if request is None:
+            return NOTHING
+        status, after_s = event.status, event.retry_after_s
+        if status < 400:
+            request.state.accrual.succeeded(self._now)
+            return NOTHING
+        evidence = of_status(status, names_a_time=after_s is not None)
+        told = self._learn(request, evidence, after_s)
+        if evidence is Evidence.OVERLOAD:
+            lane = request.lane
+            if len(lane.overloaded) + 1 <= MOST_OVERLOADED * len(lane.members):
+                again = self._again(event.token, request, ChoiceReason.RETRY)
+                if again is not None:
+                    return (*told, again)
+        return told
+
+    def _answer_began(self, event: AnswerBegan) -> tuple[Command, ...]:
+        request = self._open.get(event.token)
+        if request is not None and request.is_trial:
+            request.is_trial = False
+            state = request.state
+            state.hold(state.sheet.trial_passed(self._now))
+            self._judge_again(state)
         return NOTHING
 
     def _dispatch_failed(self, event: DispatchFailed) -> tuple[Command, ...]:
         request = self._open.get(event.token)
         if request is None:
             return NOTHING
-        failed = request.state
-        failed.in_flight -= 1
-        probe: tuple[Command, ...] = NOTHING
+        told = self._learn(request, OF_FAILURE[event.failure])
         if event.failure is Failure.CONNECT:
-            if self._is_present(failed):
-                if failed.health.connect_failed():
-                    self._refresh_pools(failed.worker)
-                probe = (Probe(failed.worker.id),)
-            for choice in request.ranking:
-                if request.attempts < MAX_ATTEMPTS and self._may_be_tried(choice.worker):
-                    request.attempts += 1
-                    request.state = choice.worker
-                    choice.worker.in_flight += 1
-                    return (
-                        *probe,
-                        Dispatch(event.token, choice.worker.worker, self.policy.name, ChoiceReason.FAILOVER),
-                    )
+            again = self._again(event.token, request, ChoiceReason.FAILOVER)
+            if again is not None:
+                return (*told, again)
         del self._open[event.token]
-        return (*probe, Refuse(REFUSAL_AFTER[event.failure], f"{request.attempts} tried"))
+        request.state.in_flight -= 1
+        return (*told, Refuse(REFUSAL_AFTER[event.failure], f"{request.attempts} tried"))
+
+    def _again(self, token: int, request: _Open, reason: ChoiceReason) -> Dispatch | None:
+        """To the next of the ranking, if there is one and the budget allows it."""
+        if request.attempts >= MAX_ATTEMPTS:
+            return None
+        failed = request.state
+        following = next(
+            (choice.worker for choice in request.ranking if choice.worker is not failed and self._takes(choice.worker)),
+            None,
+        )
+        if following is None or not self._budget.withdraw(self._now):
+            return None
+        failed.in_flight -= 1
+        following.in_flight += 1
+        request.attempts += 1
+        request.state = following
+        return Dispatch(token, following.worker, self.policy.name, reason)
 
     def _request_finished(self, event: RequestFinished) -> tuple[Command, ...]:
         request = self._open.pop(event.token, None)
-        if request is not None:
-            request.state.in_flight -= 1
+        if request is None:
+            return NOTHING
+        request.state.in_flight -= 1
+        evidence = OF_OUTCOME[event.outcome]
+        if request.is_trial or evidence is not Evidence.NEUTRAL:
+            return self._learn(request, evidence)
         return NOTHING
+
+    def _learn(self, request: _Open, evidence: Evidence, retry_after_s: float | None = None) -> tuple[Command, ...]:
+        """What came of a dispatch says this of its worker. Ends its trial, if it was one."""
+        state, now = request.state, self._now
+        before = state.sheet
+        if request.is_trial:
+            request.is_trial = False
+            state.hold(state.sheet.trial_returned())
+            commands = self._marking.failed_trial(state, evidence, now, retry_after_s)
+        else:
+            commands = self._marking.take(state, evidence, now, retry_after_s)
+        if state.sheet is not before:
+            self._judge_again(state)
+        return commands if self._is_present(state) else NOTHING
 
     # Workers
 
@@ -193,7 +289,7 @@ class Router:
         if state is None or state.worker.incarnation != worker.incarnation:
             before = state.worker.models if state is not None else {}
             is_draining = worker.id in self._draining
-            self._workers[worker.id] = WorkerState(worker, self._thresholds, is_draining=is_draining)
+            self._workers[worker.id] = WorkerState(worker, self._settings, is_draining=is_draining)
             self._rebuild_pools([*before, *worker.models])
         else:
             before, engine = state.worker.models, state.worker.engine
@@ -218,30 +314,57 @@ class Router:
         state = self._workers.get(event.worker_id)
         if state is not None and state.is_draining != event.is_draining:
             state.is_draining = event.is_draining
-            self._refresh_pools(state.worker)
+            self._judge_again(state)
         return NOTHING
 
     def _health_reported(self, event: HealthReported) -> tuple[Command, ...]:
         state = self._present(event.worker_id, event.incarnation)
-        if state is not None:
-            health = state.health
-            changed = health.probe_succeeded() if event.healthy else health.probe_failed(reachable=event.reachable)
-            if changed:
-                self._refresh_pools(state.worker)
+        if state is None:
+            return NOTHING
+        if not event.healthy:
+            told = self._marking.probe_failed(state, self._now, reachable=event.reachable)
+            if state.health.probe_failed(reachable=event.reachable) or told:
+                self._judge_again(state)
+            return told
+        state.accrual.probe_succeeded()
+        if state.health.probe_succeeded():
+            # New, or back from where it was not well: either way its caches are cold and it is not known how it does.
+            state.hold(state.sheet.started(self._now))
+            self._judge_again(state)
         return NOTHING
 
     def _load_sampled(self, event: LoadSampled) -> tuple[Command, ...]:
         state = self._present(event.worker_id, event.incarnation)
-        if state is not None and (state.sample is None or event.sample.taken_at > state.sample.taken_at):
-            state.sample = event.sample
+        if state is None or (state.sample is not None and event.sample.taken_at <= state.sample.taken_at):
+            return NOTHING
+        now, sheet, was_latched = self._now, state.sheet, state.latch.holds(self._now)
+        was = sheet.state(now)
+        state.sample = event.sample
+        is_healthy = state.latch.sample(event.sample) and state.health.state is Health.HEALTHY
+        state.hold(sheet.observed(event.sample.seq, now, is_healthy=is_healthy))
+        if state.sheet.state(now) is not was or state.latch.holds(now) is not was_latched:
+            self._judge_again(state)
+        return NOTHING
+
+    def _mark_told(self, event: MarkTold) -> tuple[Command, ...]:
+        state = self._present(event.worker_id, event.incarnation)
+        if state is not None:
+            after_seq = event.after_seq if event.after_seq >= 0 else state.sheet.seq
+            mark = Mark(event.reporter, event.kind, event.number, after_seq, event.until)
+            sheet = state.sheet.told(mark, self._now)
+            if sheet is not state.sheet:
+                state.hold(sheet)
+                self._judge_again(state)
         return NOTHING
 
     def _present(self, worker_id: str, incarnation: str) -> WorkerState | None:
         state = self._workers.get(worker_id)
         return state if state is not None and state.worker.incarnation == incarnation else None
 
-    def _may_be_tried(self, state: WorkerState) -> bool:
-        return self._is_present(state) and not state.is_draining
+    def _takes(self, state: WorkerState) -> bool:
+        """Whether a worker of an older ranking may still be asked."""
+        is_marked = state.sheet.until(self._now) > self._now
+        return self._is_present(state) and not state.is_draining and not is_marked
 
     def _is_present(self, state: WorkerState) -> bool:
         return self._workers.get(state.worker.id) is state
@@ -257,17 +380,27 @@ class Router:
             else:
                 self._pools.pop(model, None)
 
-    def _refresh_pools(self, worker: Worker) -> None:
-        """Eligibility of this worker changed; membership did not."""
-        for model in worker.models:
-            self._put(self._pool(model, self._pools[model].members))
+    def _judge_again(self, state: WorkerState) -> None:
+        """What counts of this worker changed; membership did not."""
+        if self._is_present(state):
+            for model in state.worker.models:
+                self._put(self._pool(model, self._pools[model].members))
 
     def _pool(self, model: str, members: tuple[WorkerState, ...]) -> Pool:
-        return Pool(model, members, self._pins.get(model, ANY_ENGINE))
+        return Pool(model, members, self._now, self._pins.get(model, ANY_ENGINE))
 
     def _put(self, pool: Pool) -> None:
         self._pools[pool.model] = pool
         self.was_healthy = self.was_healthy or (bool(pool.eligible) and not pool.panic)
+
+
+def _nobody(lane: Pool, now: float) -> Refuse:
+    if lane.shed:
+        ends = [state.sheet.until(now) for state in lane.overloaded]
+        after_s = max(1.0, min(ends, default=now) - now)
+        count = len(lane.overloaded) + len(lane.trials)
+        return Refuse(RefusalReason.OVERLOADED, f"{count} of {len(lane.members)} workers", after_s)
+    return Refuse(RefusalReason.NO_WORKERS, "every worker of this model drains or is outside of its pin")
 
 
 def _not_served(facts: RequestFacts, pool: Pool) -> Refuse:

@@ -18,7 +18,7 @@ from app.core.fleet.errors import StoreUnavailable
 from app.core.fleet.events import WorkerDraining
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
 from app.core.router import Router
-from app.core.routing.pool import WorkerState
+from app.core.routing.worker import WorkerState
 from app.runtime.ports import Destinations, Monitors, Store
 
 log = logging.getLogger("warmset.fleet")

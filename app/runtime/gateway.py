@@ -3,10 +3,18 @@
 import logging
 from collections.abc import Callable, Iterable
 
-from app.core.fleet.commands import Command, Dispatch, Probe, Refuse
-from app.core.fleet.events import DispatchAccepted, DispatchFailed, Event, RequestArrived, RequestFinished
-from app.core.fleet.exchange import Call, UpstreamError
-from app.core.fleet.reasons import Outcome
+from app.core.fleet.commands import Command, Dispatch, Probe, Refuse, TellMark
+from app.core.fleet.events import (
+    AnswerBegan,
+    DispatchAccepted,
+    DispatchFailed,
+    Event,
+    MarkTold,
+    RequestArrived,
+    RequestFinished,
+)
+from app.core.fleet.exchange import Call, UpstreamError, retry_after_s
+from app.core.fleet.reasons import ChoiceReason, Outcome
 from app.core.fleet.request import RequestFacts
 from app.core.router import Router
 from app.runtime.ports import Answer, Telemetry, Upstream
@@ -24,6 +32,11 @@ class Exchange:
         self.dispatch = dispatch
         self.answer = answer
 
+    def began(self) -> None:
+        """The first byte of the answer is there."""
+        if self.dispatch.reason is ChoiceReason.TRIAL and self.answer.status < 400:
+            self._gateway.handle(AnswerBegan(self.dispatch.token))
+
     def finish(self, outcome: Outcome) -> None:
         """Release the load, and the worker's connection unless its answer is complete."""
         self.answer.close()
@@ -39,17 +52,25 @@ class Gateway:
         self._telemetry = telemetry
         self._clock = clock
         self._probe_now: Callable[[str], None] = lambda worker_id: None
+        self._tell_mark: Callable[[MarkTold], None] = lambda mark: None
 
     def on_probe(self, probe_now: Callable[[str], None]) -> None:
         """Say who carries out Probe commands."""
         self._probe_now = probe_now
+
+    def on_mark(self, tell_mark: Callable[[MarkTold], None]) -> None:
+        """Say who tells the other routers of our marks."""
+        self._tell_mark = tell_mark
 
     def handle(self, event: Event) -> None:
         """Take an event that is not about a request: health, load, workers that come and go."""
         self._execute(self.router.handle(event, self._clock()))
 
     async def open(self, facts: RequestFacts, call: Call) -> Exchange | Refuse:
-        """Have a worker answer `call`: walk the ranking until one does. Cancelling it releases everything."""
+        """Have a worker answer `call`: walk the ranking until one does. Cancelling it releases everything.
+
+        An answer that says that its worker takes no more is passed on only where the router knows nobody better.
+        """
         verdict = self._decide(facts, RequestArrived(facts))
         asked, service = call.target, facts.service
         while isinstance(verdict, Dispatch):
@@ -59,21 +80,45 @@ class Gateway:
             try:
                 answer = await self._upstream.send(verdict.worker, call)
             except UpstreamError as error:
-                failed = verdict.worker.id
-                self._telemetry.upstream_failed(failed, error.failure)
-                log.warning(
-                    "worker gave no answer",
-                    extra={"request_id": facts.request_id, "worker": failed, "cause": str(error)},
-                )
-                verdict = self._decide(facts, DispatchFailed(verdict.token, error.failure))
-                if isinstance(verdict, Refuse):
-                    verdict.detail = f"{verdict.detail}; {error}"
+                verdict = self._failed(facts, verdict, error)
             except BaseException:
                 self.finish(verdict, Outcome.CLIENT_GONE)
                 raise
             else:
-                self.handle(DispatchAccepted(verdict.token))
-                return Exchange(self, verdict, answer)
+                elsewhere = self._accepted(facts, verdict, answer)
+                if elsewhere is None:
+                    return Exchange(self, verdict, answer)
+                answer.close()
+                verdict = elsewhere
+        return verdict
+
+    def _accepted(self, facts: RequestFacts, dispatch: Dispatch, answer: Answer) -> Dispatch | None:
+        """Another worker to ask instead, where the head of the answer says no and the router knows one."""
+        status = answer.status
+        accepted = DispatchAccepted(dispatch.token, status, retry_after_s(answer.headers) if status >= 400 else None)
+        commands = self.router.handle(accepted, self._clock())
+        if not commands:
+            return None
+        self._execute(commands)
+        elsewhere = commands[-1]
+        if not isinstance(elsewhere, Dispatch):
+            return None
+        log.warning(
+            "worker takes no more",
+            extra={"request_id": facts.request_id, "worker": dispatch.worker.id, "status": status},
+        )
+        self._telemetry.decided(facts, elsewhere)
+        return elsewhere
+
+    def _failed(self, facts: RequestFacts, dispatch: Dispatch, error: UpstreamError) -> Dispatch | Refuse:
+        failed = dispatch.worker.id
+        self._telemetry.upstream_failed(failed, error.failure)
+        log.warning(
+            "worker gave no answer", extra={"request_id": facts.request_id, "worker": failed, "cause": str(error)}
+        )
+        verdict = self._decide(facts, DispatchFailed(dispatch.token, error.failure))
+        if isinstance(verdict, Refuse):
+            verdict.detail = f"{verdict.detail}; {error}"
         return verdict
 
     def finish(self, dispatch: Dispatch, outcome: Outcome) -> None:
@@ -84,7 +129,7 @@ class Gateway:
     def _decide(self, facts: RequestFacts, event: RequestArrived | DispatchFailed) -> Dispatch | Refuse:
         *others, verdict = self.router.handle(event, self._clock())
         self._execute(others)
-        assert not isinstance(verdict, Probe), "the verdict is the router's last command"
+        assert isinstance(verdict, Dispatch | Refuse), "the verdict is the router's last command"
         self._telemetry.decided(facts, verdict)
         return verdict
 
@@ -92,3 +137,5 @@ class Gateway:
         for command in commands:
             if isinstance(command, Probe):
                 self._probe_now(command.worker_id)
+            elif isinstance(command, TellMark):
+                self._tell_mark(command.mark)

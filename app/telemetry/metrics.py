@@ -9,7 +9,7 @@ from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.reasons import Failure, Outcome
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.request import RequestFacts
-from app.core.routing.pool import WorkerState
+from app.core.routing.worker import WorkerState
 from app.telemetry.exposition import encode
 from app.telemetry.instruments import Counter, Gauge, Histogram, Instrument, Labels
 from app.telemetry.requests import GAP_BOUNDS_S, STREAM_BROKEN, RequestMetrics

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from app.core.fleet.reasons import Failure, Outcome
 from app.core.overload.health import Health
-from app.core.routing.pool import WorkerState
+from app.core.routing.worker import WorkerState
 from app.telemetry.instruments import Counter, Gauge, Instrument, Labels
 
 Samples = Iterator[tuple[Labels, float]]

@@ -344,7 +344,7 @@ class Connection(asyncio.Protocol):
         if answer is not None:
             self._end_exchange()
             if answer.status:
-                answer.failed(StreamBroken(text))
+                answer.failed(StreamBroken(text, failure))
             elif self._exchanges > 1 and not self._received and failure is Failure.NO_ANSWER:
                 answer.failed(StaleConnection())
             else:

@@ -46,7 +46,7 @@ from app.telemetry.merge import MergedMetrics, snapshot
 from app.telemetry.metrics import Metrics
 from app.wiring.chance import streams_of_chance
 from app.wiring.launch import Assignment, launch_serving
-from app.wiring.serving import pins, thresholds
+from app.wiring.serving import overload_settings, pins
 from app.wiring.tenants import admin_ring, keys_file, with_hash_keys
 
 SYNC_S = 1.0
@@ -70,7 +70,7 @@ class ControlProcess:
         self._listening: list[tuple[Listener, asyncio.Task[None]]] = []
         decisions, self._timing = streams_of_chance(config.seed, "control")
         # Decides about no request: it keeps what is known of workers, for /status, metrics and new processes.
-        self.router = Router(make_policy(config.policy), decisions, thresholds(config), pins(config))
+        self.router = Router(make_policy(config.policy), decisions, overload_settings(config), pins(config))
         self._workers_readiness = Readiness(self.router)
         self.addresses: dict[str, str] = {}
         self._processes: Processes

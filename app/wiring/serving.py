@@ -20,6 +20,8 @@ from app.config.schema import Config
 from app.core.fleet.pin import Pin
 from app.core.fleet.tenant import Plane
 from app.core.overload.health import HealthThresholds
+from app.core.overload.latch import Thresholds
+from app.core.overload.settings import OverloadSettings
 from app.core.router import Router
 from app.core.routing.policies import make_policy
 from app.core.tenants.admission import Admission
@@ -47,7 +49,7 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
         tasks = Tasks()
         stack.push_async_callback(tasks.stop)
         decisions, _ = streams_of_chance(config.seed, f"serving {number}")
-        router = Router(make_policy(config.policy), decisions, thresholds(config), pins(config))
+        router = Router(make_policy(config.policy), decisions, overload_settings(config), pins(config))
         metrics = Metrics(
             endpoints=[endpoint.path for endpoint in ENDPOINTS],
             workers=lambda: router.workers,
@@ -119,8 +121,11 @@ def pins(config: Config) -> dict[str, Pin]:
     return {model: pool.pin() for model, pool in config.pools.items()}
 
 
-def thresholds(config: Config) -> HealthThresholds:
-    return HealthThresholds(config.health_failure_threshold, config.health_success_threshold)
+def overload_settings(config: Config) -> OverloadSettings:
+    return OverloadSettings(
+        HealthThresholds(config.health_failure_threshold, config.health_success_threshold),
+        Thresholds(config.overload_waiting_requests, config.overload_kv_usage),
+    )
 
 
 def _proxy(config: Config, gateway: Gateway, keys: Keys, admission: Admission, metrics: Metrics, tasks: Tasks) -> Proxy:

@@ -9,7 +9,8 @@ from app.core.fleet.worker import Worker
 from app.core.overload.health import HealthThresholds
 from app.core.routing.policies import DEFAULT_POLICY, POLICIES, make_policy
 from app.core.routing.policy import Policy
-from app.core.routing.pool import Pool, WorkerState
+from app.core.routing.pool import Pool
+from app.core.routing.worker import WorkerState
 
 
 def states(count: int, unhealthy: tuple[int, ...] = ()) -> tuple[WorkerState, ...]:

@@ -8,7 +8,7 @@ from app.core.fleet.reasons import ChoiceReason, Outcome
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.worker import Worker
 from app.core.overload.health import HealthThresholds
-from app.core.routing.pool import WorkerState
+from app.core.routing.worker import WorkerState
 
 
 def dispatch(worker: str = "gpu-1:8000", reason: ChoiceReason = ChoiceReason.LOWER_LOAD) -> Dispatch:

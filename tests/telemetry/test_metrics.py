@@ -13,7 +13,7 @@ from app.core.fleet.commands import Refuse
 from app.core.fleet.load import LoadSample
 from app.core.fleet.reasons import ChoiceReason, Failure, Outcome, RefusalReason
 from app.core.fleet.request import RequestFacts
-from app.core.routing.pool import WorkerState
+from app.core.routing.worker import WorkerState
 from app.telemetry import requests
 from app.telemetry.metrics import Metrics
 from tests.telemetry.records import dispatch, record, worker_state

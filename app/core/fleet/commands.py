@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from app.core.fleet.events import MarkTold
 from app.core.fleet.reasons import ChoiceReason, RefusalReason
 from app.core.fleet.worker import Worker
 
@@ -18,10 +19,14 @@ class Dispatch:
 
 @dataclass(slots=True)
 class Refuse:
-    """Tell the client no. `detail` says what the reason leaves open; it never holds text of a prompt."""
+    """Tell the client no. `detail` says what the reason leaves open; it never holds text of a prompt.
+
+    retry_after_s: when it may be otherwise, where that is known.
+    """
 
     reason: RefusalReason
     detail: str = ""
+    retry_after_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -31,4 +36,11 @@ class Probe:
     worker_id: str
 
 
-Command = Dispatch | Refuse | Probe
+@dataclass(slots=True)
+class TellMark:
+    """Tell the other routers that we have evidence against this worker."""
+
+    mark: MarkTold
+
+
+Command = Dispatch | Refuse | Probe | TellMark

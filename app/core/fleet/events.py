@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from app.core.fleet.load import LoadSample
-from app.core.fleet.reasons import Failure, Outcome
+from app.core.fleet.reasons import Failure, MarkKind, Outcome
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.worker import Worker
 
@@ -15,7 +15,20 @@ class RequestArrived:
 
 @dataclass(slots=True)
 class DispatchAccepted:
-    """The worker began to answer: the reservation is confirmed."""
+    """The head of the worker's answer is there. A good one confirms the reservation; one that says that the worker
+    takes no more may lead elsewhere: then the verdict is another Dispatch, and this answer is to be dropped.
+
+    retry_after_s: what its Retry-After says, None without one.
+    """
+
+    token: int
+    status: int = 200
+    retry_after_s: float | None = None
+
+
+@dataclass(slots=True)
+class AnswerBegan:
+    """The first byte of a good answer came."""
 
     token: int
 
@@ -77,9 +90,27 @@ class LoadSampled:
     sample: LoadSample
 
 
+@dataclass(slots=True)
+class MarkTold:
+    """A router's mark against a worker, as the others are told of it.
+
+    reporter: the router. number: tells its marks apart, rising. after_seq: highest observation that it had seen. until:
+    monotonic seconds of this machine.
+    """
+
+    worker_id: str
+    incarnation: str
+    reporter: str
+    kind: MarkKind
+    number: int
+    after_seq: int
+    until: float
+
+
 Event = (
     RequestArrived
     | DispatchAccepted
+    | AnswerBegan
     | DispatchFailed
     | RequestFinished
     | WorkerSeen
@@ -87,4 +118,5 @@ Event = (
     | WorkerDraining
     | HealthReported
     | LoadSampled
+    | MarkTold
 )

@@ -1,7 +1,9 @@
 """One HTTP exchange with a worker, as those who ask for it and those who carry it out both see it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 
 from app.core.fleet.reasons import Failure
 
@@ -28,3 +30,22 @@ class UpstreamError(Exception):
 
 class StreamBroken(Exception):
     """An answer ended before it was complete: closed, malformed, or out of time. Nothing of it may be repeated."""
+
+    def __init__(self, text: str, failure: Failure = Failure.NO_ANSWER) -> None:
+        super().__init__(text)
+        self.failure = failure
+
+
+def retry_after_s(headers: Sequence[Header]) -> float | None:
+    """Seconds that an answer's Retry-After asks for, None without one that can be read.
+
+    A date is taken against the answer's own Date: so the worker's clock need not be ours.
+    """
+    values = dict(headers)
+    asked = values.get(b"retry-after", b"").strip()
+    if asked.isdigit():
+        return float(asked)
+    with suppress(ValueError, TypeError, KeyError):
+        until, now = parsedate_to_datetime(asked.decode()), parsedate_to_datetime(values[b"date"].decode())
+        return max(0.0, (until - now).total_seconds())
+    return None

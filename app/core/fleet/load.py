@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 
+SAMPLE_FRESH_S = 5.0
+"""A sample older than this says nothing: what it says is unknown then, which is neither idle nor busy."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadSample:
     """Source: the engine's `/metrics`.
 
+    seq: number of the sample among those of one incarnation, from 1 on; marks are ordered by it.
     taken_at: monotonic seconds of this process when the scrape was sent (the sample is not newer than that).
     running, waiting: requests in the engine's batch and queue, of everybody, not only ours.
     own_in_flight: requests of this process on the worker at `taken_at`; they are part of running + waiting.
@@ -18,3 +22,4 @@ class LoadSample:
     waiting: int
     own_in_flight: int
     kv_usage: float | None = None
+    seq: int = 0

@@ -16,7 +16,11 @@ class ChoiceReason(StrEnum):
     FAILOVER = "failover"
     """An earlier worker of the ranking could not be reached."""
     PANIC = "panic"
-    """No worker of the pool is healthy, so health is not asked: trying may work, refusing cannot."""
+    """Too many workers of the pool are suspected, or none is well: trying may work, refusing cannot."""
+    TRIAL = "trial"
+    """The worker was marked; this request shows whether it is well again."""
+    RETRY = "retry"
+    """An earlier worker of the ranking said that it takes no more now."""
 
 
 class RefusalReason(StrEnum):
@@ -29,6 +33,8 @@ class RefusalReason(StrEnum):
     """The model's workers do not do this at all: a chat model does not classify."""
     NO_WORKERS = "no_workers"
     """The model may exist, but no worker that could serve it is registered and known."""
+    OVERLOADED = "workers_overloaded"
+    """Every worker that could serve it said just now that it takes no more."""
     UNREACHABLE = "workers_unreachable"
     """Every worker of the ranking that may be tried was tried, and none took the connection."""
     NO_ANSWER = "worker_no_answer"
@@ -54,3 +60,19 @@ class Outcome(StrEnum):
     SERVED = "served"
     CLIENT_GONE = "client_gone"
     FAILED = "failed"
+    """The gateway ended it."""
+    BROKEN = "broken"
+    """The worker broke its answer off."""
+    TIMED_OUT = "timed_out"
+    """The rest of the worker's answer did not come in time."""
+
+
+class MarkKind(StrEnum):
+    """What a worker is marked for."""
+
+    OVERLOAD = "overload"
+    """It said that it takes no more now."""
+    FAILING = "failing"
+    """Requests to it fail, or nothing comes back."""
+    UNREACHABLE = "unreachable"
+    """No connection to it can be made."""

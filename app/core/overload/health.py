@@ -1,9 +1,7 @@
-"""Health of one worker from probes and connect errors, with hysteresis.
+"""Health of one worker from probes, with hysteresis.
 
     UNKNOWN --1 success--> HEALTHY --3 failures in a row--> UNHEALTHY --2 successes in a row--> HEALTHY
 
-A connect error on the request path is stronger evidence than a failed probe: the next evidence of the same kind, be it
-a second connect error or a probe that cannot connect either, makes the worker UNHEALTHY at once.
 UNKNOWN is not healthy, not unhealthy: such a worker takes requests only once its models are known, and it stays UNKNOWN
 until the first success or until enough failures.
 """
@@ -27,43 +25,41 @@ class HealthThresholds:
 
 
 class HealthTracker:
-    """Counts evidence of one incarnation. Every method returns whether `state` changed."""
+    """Counts probes of one incarnation. Every method returns whether `state` changed.
 
-    __slots__ = ("_connect_errors", "_failures", "_successes", "_thresholds", "state")
+    was_healthy: whether it ever was. can_connect: False when the probes that made it unhealthy met nobody.
+    """
+
+    __slots__ = ("_failures", "_is_reachable", "_successes", "_thresholds", "state", "was_healthy")
 
     def __init__(self, thresholds: HealthThresholds) -> None:
         self._thresholds = thresholds
         self._failures = 0
         self._successes = 0
-        self._connect_errors = 0
+        self._is_reachable = True
+        self.was_healthy = False
         self.state = Health.UNKNOWN
+
+    @property
+    def can_connect(self) -> bool:
+        return self.state is not Health.UNHEALTHY or self._is_reachable
 
     def probe_succeeded(self) -> bool:
         self._failures = 0
-        self._connect_errors = 0
         self._successes += 1
+        self._is_reachable = True
         if self.state is Health.UNKNOWN or self._successes >= self._thresholds.successes:
+            self.was_healthy = True
             return self._move(Health.HEALTHY)
         return False
 
     def probe_failed(self, *, reachable: bool) -> bool:
+        could_connect = self.can_connect
         self._successes = 0
         self._failures += 1
-        confirmed = not reachable and self._connect_errors > 0
-        if confirmed or self._failures >= self._thresholds.failures:
-            return self._move(Health.UNHEALTHY)
-        return False
-
-    def connect_failed(self) -> bool:
-        self._successes = 0
-        self._connect_errors += 1
-        if self._connect_errors >= 2:
-            return self._move(Health.UNHEALTHY)
-        return False
-
-    def answered(self) -> None:
-        """The worker answered a request. Says nothing of `/health`, but the network path is there."""
-        self._connect_errors = 0
+        self._is_reachable = reachable
+        moved = self._failures >= self._thresholds.failures and self._move(Health.UNHEALTHY)
+        return moved or self.can_connect is not could_connect
 
     def _move(self, state: Health) -> bool:
         changed = state is not self.state

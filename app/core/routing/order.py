@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from app.core.fleet.reasons import ChoiceReason
 from app.core.fleet.rng import Rng
 from app.core.routing.policy import Choice
-from app.core.routing.pool import WorkerState
+from app.core.routing.worker import WorkerState
 
 
 def shuffled(workers: Sequence[WorkerState], rng: Rng) -> Iterator[WorkerState]:

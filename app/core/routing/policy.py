@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol
 from app.core.fleet.reasons import ChoiceReason
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.rng import Rng
-from app.core.routing.pool import Pool, WorkerState
+from app.core.routing.pool import Pool
+from app.core.routing.worker import WorkerState
 
 
 class Choice(NamedTuple):

@@ -1,85 +1,84 @@
 """What a policy is shown: the workers of one model, with their present load."""
 
 from collections.abc import Callable
+from statistics import median_low
 
 from app.core.fleet.engine import Engine
-from app.core.fleet.load import LoadSample
+from app.core.fleet.load import SAMPLE_FRESH_S
 from app.core.fleet.pin import Pin
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.service import Service
-from app.core.fleet.worker import Worker
-from app.core.overload.health import Health, HealthThresholds, HealthTracker
-
-SAMPLE_FRESH_S = 5.0
-"""A sample older than this says nothing: its worker's load is unknown, and only our own dispatches count."""
-
-
-class WorkerState:
-    """All that one router knows of one incarnation of a worker.
-
-    in_flight: reservations of this router: dispatched, not yet finished, failed or left by their clients.
-    sample: the engine's last own word, None while there is none.
-    is_draining: an operator wants it to finish what it has, and to get nothing new.
-    """
-
-    __slots__ = ("health", "in_flight", "is_draining", "sample", "worker")
-
-    def __init__(self, worker: Worker, thresholds: HealthThresholds, *, is_draining: bool = False) -> None:
-        self.worker = worker
-        self.is_draining = is_draining
-        self.health = HealthTracker(thresholds)
-        self.in_flight = 0
-        self.sample: LoadSample | None = None
-
-    @property
-    def is_eligible(self) -> bool:
-        return self.health.state is Health.HEALTHY and not self.is_draining
-
-    def load(self, now: float) -> int:
-        """Requests on the worker, of everybody: the engine's sample plus what this router did since it was taken.
-
-        Own dispatches are counted at once and own completions taken off, so that a burst between two samples spreads.
-        Never less than our own: the engine may not have counted what is on its way. Without a fresh sample, our own.
-        """
-        sample = self.sample
-        if sample is None or now - sample.taken_at > SAMPLE_FRESH_S:
-            return self.in_flight
-        return max(self.in_flight, sample.running + sample.waiting + self.in_flight - sample.own_in_flight)
-
+from app.core.overload.eligibility import judge
+from app.core.routing.worker import WorkerState
 
 ANY_ENGINE = Pin()
 
+MOST_RAMPING = 0.5
+"""Slow start needs others to start slowly beside: when more than these are in it, nobody is."""
+
 
 class Pool:
-    """The workers of one model. Immutable: membership and eligibility changes make a new one.
+    """The workers of one model as they stood at `now`. Immutable: who learns more, or when time changes it, makes anew.
 
     name: what a policy keeps its own state of a pool under: the model, for a lane with what sets it apart.
     members: all registered workers of the model, ordered by id.
-    eligible: those that may take a request now. When none is healthy these are all that may be tried at all, and
-    `panic` is True. Empty only when each drains or is outside of the pin: an operator's word holds in a panic too.
+    eligible: those that may take any request. Empty when each drains or is outside of the pin, or when all are
+    overloaded. trials: those that may take one, to show that they can. overloaded: those that said so. panic: some of
+    the eligible would not be if there were others enough. shed: nobody is eligible, for overload alone.
+    ramps: whether eligible workers in slow start are to be spared.
+    changes_at: until when this holds if nothing happens, monotonic seconds.
     """
 
-    __slots__ = ("_lanes", "_pin", "_plain", "eligible", "members", "model", "name", "panic")
+    __slots__ = (
+        "_lanes",
+        "_now",
+        "_pin",
+        "_plain",
+        "_takers",
+        "changes_at",
+        "eligible",
+        "members",
+        "model",
+        "name",
+        "overloaded",
+        "panic",
+        "ramps",
+        "shed",
+        "trials",
+    )
 
-    def __init__(self, model: str, members: tuple[WorkerState, ...], pin: Pin = ANY_ENGINE, name: str = "") -> None:
+    def __init__(
+        self, model: str, members: tuple[WorkerState, ...], now: float, pin: Pin = ANY_ENGINE, name: str = ""
+    ) -> None:
         self.model = model
         self.name = name or model
         self.members = members
+        self._now = now
         self._pin = pin
         self._lanes: dict[Service, Pool | None] = {}
         self._plain: Pool | None = None
-        willing = tuple(state for state in members if not state.is_draining and self.problem(state) is None)
-        eligible = tuple(state for state in willing if state.is_eligible)
-        self.panic = not eligible and bool(willing)
-        self.eligible = eligible or willing
+        standing = judge(
+            [state.member(now, is_willing=not state.is_draining and self.problem(state) is None) for state in members],
+            now,
+        )
+        self.eligible = tuple(members[place] for place in standing.eligible)
+        self.trials = tuple(members[place] for place in standing.trials)
+        self.overloaded = tuple(members[place] for place in standing.overloaded)
+        self.panic = standing.panic
+        self.shed = standing.shed
+        self._takers = frozenset(state.worker.id for state in self.eligible)
+        ramping = sum(state.ramp_until > now for state in self.eligible)
+        self.ramps = 0 < ramping <= MOST_RAMPING * len(self.eligible)
+        self.changes_at = standing.changes_at
+        self._assume_loads()
 
     def problem(self, state: WorkerState) -> str | None:
         """Why a member may not serve this model although it has it, or None."""
         return self._pin.problem(state.worker.engine) if self._pin is not ANY_ENGINE else None
 
     def takes(self, state: WorkerState) -> bool:
-        """Whether a member may take a request now."""
-        return (not state.is_draining if self.panic else state.is_eligible) and self.problem(state) is None
+        """Whether a member may take any request now."""
+        return state.worker.id in self._takers
 
     def lane(self, facts: RequestFacts) -> "Pool | None":
         """The pool of those members that can serve this request; itself when all can, None when none can.
@@ -108,4 +107,18 @@ class Pool:
         members = tuple(state for state in self.members if fits(state.worker.engine))
         if len(members) == len(self.members):
             return self
-        return Pool(self.model, members, self._pin, f"{self.name} {what}") if members else None
+        return Pool(self.model, members, self._now, self._pin, f"{self.name} {what}") if members else None
+
+    def _assume_loads(self) -> None:
+        """Of those whose load is not known: the median of what the others have beside our own requests."""
+        now = self._now
+        known = [state for state in self.eligible if state.is_known(now)]
+        if known:
+            freshest_end = min(state.sample.taken_at for state in known if state.sample) + SAMPLE_FRESH_S
+            self.changes_at = min(self.changes_at, freshest_end)
+        if len(known) == len(self.eligible):
+            return
+        usual = median_low([max(0, state.load(now) - state.in_flight) for state in known]) if known else 0
+        for state in self.eligible:
+            if not state.is_known(now):
+                state.assumed_load = usual

@@ -1,6 +1,6 @@
 """Load: the engine's word plus what we did since."""
 
-from app.core.routing.pool import SAMPLE_FRESH_S
+from app.core.fleet.load import SAMPLE_FRESH_S
 from tests.core.script import Script
 
 

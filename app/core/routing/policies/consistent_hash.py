@@ -9,7 +9,8 @@ from app.core.fleet.request import RequestFacts
 from app.core.fleet.rng import Rng
 from app.core.routing.order import two_choices
 from app.core.routing.policy import Choice
-from app.core.routing.pool import Pool, WorkerState
+from app.core.routing.pool import Pool
+from app.core.routing.worker import WorkerState
 
 POINTS_PER_WORKER = 160
 """Points on the ring per worker, as in ketama: shares differ by about 1/sqrt(160) = 8 % between workers."""
