@@ -64,5 +64,5 @@ async def test_where_no_event_can_follow_the_connection_breaks(
         assert not body.endswith(b"0\r\n\r\n"), "what is not whole must not look so"
         await edge.at_rest()
         record = edge.told.records[0]
-        assert (record.outcome, record.refusal) == (Outcome.FAILED, "stream_broken")
+        assert (record.outcome, record.refusal) == (Outcome.BROKEN, "stream_broken")
         assert not [record for record in caplog.records if record.name == "uvicorn.error"]

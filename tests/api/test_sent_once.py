@@ -46,11 +46,55 @@ async def test_what_a_worker_answers_is_not_asked_of_another(start_edge: StartEd
     async with RawWorker(refuses) as one, RawWorker(refuses) as other:
         edge.add(one)
         edge.add(other)
-        for place, status in enumerate((400, 429, 500, 502, 503, 504), 1):
+        for place, status in enumerate((400, 404, 500, 502, 504), 1):
             raw = await (await edge.talk(post())).rest()
             assert (status_of(raw), body_of(raw), headers_of(raw)[b"retry-after"]) == (status, b"no", b"7")
             assert b"x-should-retry" not in headers_of(raw), "the worker's own words"
             assert len(one.requests + other.requests) == place
+
+
+@pytest.mark.parametrize("status", [429, 503, 529])
+async def test_a_worker_that_takes_no_more_has_another_asked_once(start_edge: StartEdge, status: int) -> None:
+    """Nothing ran there, so nothing is done twice."""
+    refusal = answer(b"no", b"retry-after: 7", status=status)
+
+    async def refuses(connection: Connected) -> None:
+        while True:
+            await connection.read_request()
+            await connection.send(refusal)
+
+    edge = await start_edge()
+    async with RawWorker(refuses) as one, RawWorker(refuses) as other, RawWorker() as third, RawWorker() as fourth:
+        workers = (one, other, third, fourth)
+        for each in workers:
+            edge.add(each)
+        for _ in range(12):
+            assert status_of(await (await edge.talk(post())).rest()) == 200
+        assert len(one.requests) == len(other.requests) == 1, "marked until it said that it may be asked again"
+        await edge.at_rest()
+
+
+async def test_when_most_of_a_pool_takes_no_more_its_word_is_passed_on(start_edge: StartEdge) -> None:
+    async def refuses(connection: Connected) -> None:
+        while True:
+            await connection.read_request()
+            await connection.send(answer(b"no", b"retry-after: 7", status=429))
+
+    edge = await start_edge()
+    async with RawWorker(refuses) as one, RawWorker(refuses) as other:
+        edge.add(one)
+        edge.add(other)
+        raw = await (await edge.talk(post())).rest()
+        assert (status_of(raw), body_of(raw), headers_of(raw)[b"retry-after"]) == (429, b"no", b"7")
+        assert len(one.requests + other.requests) == 2
+        # Until they may be asked again it is the gateway that says so, but for one request to each now and then.
+        answers = [await (await edge.talk(post())).rest() for _ in range(8)]
+        assert len(one.requests + other.requests) <= 4
+        told = [json.loads(body_of(raw))["error"] for raw in answers if body_of(raw) != b"no"]
+        assert {error["code"] for error in told} == {"workers_overloaded"}
+        last = answers[-1]
+        assert (status_of(last), 5 <= int(headers_of(last)[b"retry-after"]) <= 9) == (429, True)
+        await edge.at_rest()
 
 
 async def test_a_stream_that_its_worker_leaves_open_after_an_error_ends(start_edge: StartEdge) -> None:

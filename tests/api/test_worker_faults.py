@@ -54,7 +54,7 @@ async def test_less_than_its_length_breaks_the_connection(edge: Edge) -> None:
                 await client.post(edge.url + "/v1/completions", content=BODY)
         await edge.at_rest()
         record = edge.told.records[0]
-        assert (record.outcome, record.refusal) == (Outcome.FAILED, "stream_broken")
+        assert (record.outcome, record.refusal) == (Outcome.BROKEN, "stream_broken")
 
 
 async def test_more_than_its_length_is_dropped_and_its_connection_not_used_again(edge: Edge) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.worker import Worker
-from app.core.overload.health import HealthThresholds
+from app.core.overload.settings import OverloadSettings
 from app.core.routing.policies import DEFAULT_POLICY, POLICIES, make_policy
 from app.core.routing.policy import Policy
 from app.core.routing.pool import Pool
@@ -16,7 +16,7 @@ from app.core.routing.worker import WorkerState
 def states(count: int, unhealthy: tuple[int, ...] = ()) -> tuple[WorkerState, ...]:
     made = []
     for number in range(count):
-        state = WorkerState(Worker(f"w{number:03}", f"http://w{number}", "1", {"m": b"{}"}), HealthThresholds())
+        state = WorkerState(Worker(f"w{number:03}", f"http://w{number}", "1", {"m": b"{}"}), OverloadSettings())
         if number not in unhealthy:
             state.health.probe_succeeded()
         made.append(state)
@@ -36,7 +36,7 @@ def policy(request: pytest.FixtureRequest) -> Policy:
 @pytest.mark.parametrize("count", [1, 2, 3, 40])
 @pytest.mark.parametrize("key", [None, b"k"])
 def test_ranks_every_eligible_worker_once(policy: Policy, count: int, key: bytes | None) -> None:
-    pool = Pool("m", states(count))
+    pool = Pool("m", states(count), 0.0)
     for seed in range(5):
         ranked = [choice.worker for choice in policy.rank(facts(key), pool, random.Random(seed), 0.0)]
         assert sorted(state.worker.id for state in ranked) == [state.worker.id for state in pool.members]
@@ -44,14 +44,14 @@ def test_ranks_every_eligible_worker_once(policy: Policy, count: int, key: bytes
 
 @pytest.mark.parametrize("key", [None, b"k"])
 def test_ranks_no_worker_that_is_not_eligible(policy: Policy, key: bytes | None) -> None:
-    pool = Pool("m", states(6, unhealthy=(0, 3)))
+    pool = Pool("m", states(6, unhealthy=(0, 3)), 0.0)
     ranked = [choice.worker for choice in policy.rank(facts(key), pool, random.Random(1), 0.0)]
     assert sorted(state.worker.id for state in ranked) == ["w001", "w002", "w004", "w005"]
 
 
 @pytest.mark.parametrize("key", [None, b"k"])
 def test_ranks_everybody_in_panic(policy: Policy, key: bytes | None) -> None:
-    pool = Pool("m", states(3, unhealthy=(0, 1, 2)))
+    pool = Pool("m", states(3, unhealthy=(0, 1, 2)), 0.0)
     assert pool.panic
     assert len(list(policy.rank(facts(key), pool, random.Random(1), 0.0))) == 3
 
@@ -59,7 +59,7 @@ def test_ranks_everybody_in_panic(policy: Policy, key: bytes | None) -> None:
 def test_same_chance_same_ranking(policy: Policy) -> None:
     def ranking() -> list[str]:
         fresh = make_policy(policy.name)
-        pool = Pool("m", states(9))
+        pool = Pool("m", states(9), 0.0)
         rng = random.Random(7)
         return [
             choice.worker.worker.id
@@ -71,9 +71,9 @@ def test_same_chance_same_ranking(policy: Policy) -> None:
 
 
 def test_changes_nothing_that_it_is_shown(policy: Policy) -> None:
-    pool = Pool("m", states(4))
+    pool = Pool("m", states(4), 0.0)
     list(policy.rank(facts(b"k"), pool, random.Random(1), 0.0))
-    assert all(state.in_flight == 0 and state.sample is None and state.is_eligible for state in pool.members)
+    assert all(state.in_flight == 0 and state.sample is None and pool.takes(state) for state in pool.members)
 
 
 def test_the_default_is_one_of_them() -> None:

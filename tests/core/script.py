@@ -19,7 +19,7 @@ from app.core.fleet.load import LoadSample
 from app.core.fleet.reasons import Failure, Outcome
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.worker import Worker
-from app.core.overload.health import HealthThresholds
+from app.core.overload.settings import OverloadSettings
 from app.core.router import Router
 from app.core.routing.policies import make_policy
 
@@ -31,10 +31,8 @@ def worker(name: str, *models: str, incarnation: str = "1") -> Worker:
 class Script:
     """`script >> event` turns the clock by a second and hands the event over; what came of it is in `said`."""
 
-    def __init__(
-        self, policy: str = "round_robin", *, seed: int = 0, thresholds: HealthThresholds | None = None
-    ) -> None:
-        self.router = Router(make_policy(policy), random.Random(seed), thresholds)
+    def __init__(self, policy: str = "round_robin", *, seed: int = 0, settings: OverloadSettings | None = None) -> None:
+        self.router = Router(make_policy(policy), random.Random(seed), settings)
         self.now = 0.0
         self.said: tuple[Command, ...] = ()
 

@@ -14,6 +14,8 @@ from app.core.fleet.reasons import ChoiceReason, RefusalReason
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.worker import Worker
 from app.core.overload.health import HealthThresholds
+from app.core.overload.marks import RAMP_S
+from app.core.overload.settings import OverloadSettings
 from app.core.router import Router
 from app.core.routing.policies import POLICIES, make_policy
 
@@ -25,7 +27,9 @@ class Pool:
     """Workers of one model "m", healthy as they come, and a router over them."""
 
     def __init__(self, policy: str = "round_robin", **pins: Pin) -> None:
-        self.router = Router(make_policy(policy), random.Random(0), HealthThresholds(failures=1, successes=1), pins)
+        self.router = Router(
+            make_policy(policy), random.Random(0), OverloadSettings(HealthThresholds(failures=1, successes=1)), pins
+        )
         self.now = 0.0
 
     def tell(self, event: Any) -> Any:
@@ -37,7 +41,7 @@ class Pool:
         self.report(name, healthy=True)
 
     def report(self, name: str, *, healthy: bool) -> None:
-        self.tell(HealthReported(name, "1", healthy=healthy))
+        self.tell(HealthReported(name, "1", healthy=healthy, reachable=healthy))
 
     def ask(self, path: str, *, needs_logits: bool = False) -> Any:
         facts = RequestFacts("r", "m", path, service=SERVICES[path], needs_logits=needs_logits)
@@ -145,6 +149,7 @@ def test_a_worker_outside_of_the_pin_gets_nothing_not_even_in_a_panic() -> None:
     # Its engine is replaced by the right one.
     pool.add("old", Engine("vllm", "0.32.0"))
     pool.report("new", healthy=True)
+    pool.now += RAMP_S
     assert pool.served_by("/v1/completions") == {"new", "old"}
 
 

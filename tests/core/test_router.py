@@ -79,7 +79,9 @@ def test_a_connect_failure_asks_for_a_probe_and_two_pieces_of_evidence_exclude()
     script.fail(first.token)
     assert Probe(first.worker.id) in script.said
     script >> HealthReported(first.worker.id, "1", healthy=False, reachable=False)
-    assert all(script.dispatched().worker.id != first.worker.id for _ in range(6))
+    assert script.dispatched().worker.id != first.worker.id
+    later = [script.dispatched() for _ in range(6)]
+    assert [(each.worker.id, each.reason.value) for each in later].count((first.worker.id, "trial")) == 1
 
 
 def test_unknown_models_and_missing_workers_are_told_apart() -> None:

@@ -8,6 +8,7 @@ from app.core.fleet.reasons import ChoiceReason, Outcome
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.worker import Worker
 from app.core.overload.health import HealthThresholds
+from app.core.overload.settings import OverloadSettings
 from app.core.routing.worker import WorkerState
 
 
@@ -32,7 +33,9 @@ def record(**changes: Any) -> RequestRecord:
 def worker_state(
     name: str, *, healthy: bool | None, in_flight: int = 0, sample: LoadSample | None = None
 ) -> tuple[str, WorkerState]:
-    state = WorkerState(Worker(name, f"http://{name}", "i1"), HealthThresholds(failures=1, successes=1))
+    state = WorkerState(
+        Worker(name, f"http://{name}", "i1"), OverloadSettings(HealthThresholds(failures=1, successes=1))
+    )
     if healthy is True:
         state.health.probe_succeeded()
     elif healthy is False:

@@ -102,8 +102,8 @@ PLACE = {kind: place for place, kind in enumerate(MarkKind)}
 class MarkSheet:
     """What one router holds against one incarnation of a worker.
 
-    seq, healthy_seq: the highest observation seen, and the highest that was healthy. marks: at most one of each reporter
-    and kind; some may be over. strikes: by kind. on_trial: for what it was marked since a trial passed. trial_from: when
+    seq, healthy_seq: the highest observation seen, and the highest healthy one. marks: at most one of each reporter
+    and kind; some may be over. strikes: by kind. on_trial: marked for since a trial passed. trial_from: when
     the trial could begin. token_until: until when the one trial at a time is taken. ramp_from: when it came back.
     """
 

@@ -41,20 +41,24 @@ def test_unknown_stays_unknown_until_enough_failures() -> None:
     assert health.state is Health.UNHEALTHY
 
 
-def test_a_connect_error_and_a_probe_that_cannot_connect() -> None:
+def test_who_cannot_be_connected_to_is_told_from_who_says_no() -> None:
     health = tracker()
     health.probe_succeeded()
-    assert not health.connect_failed()
-    assert not health.probe_failed(reachable=True), "it answers, so the connect error was of the moment"
+    for _ in range(3):
+        health.probe_failed(reachable=True)
+    assert (health.state, health.can_connect, health.was_healthy) == (Health.UNHEALTHY, True, True)
     assert health.probe_failed(reachable=False)
-    assert health.state is Health.UNHEALTHY
-
-
-def test_two_connect_errors_unless_something_was_answered_between() -> None:
-    health = tracker()
+    assert not health.can_connect
+    assert not health.probe_failed(reachable=False)
+    assert health.probe_failed(reachable=True)
+    health.probe_failed(reachable=False)
     health.probe_succeeded()
-    health.connect_failed()
-    health.answered()
-    assert not health.connect_failed()
-    assert health.connect_failed()
-    assert health.state is Health.UNHEALTHY
+    assert health.can_connect
+
+
+def test_an_unreachable_probe_alone_says_little() -> None:
+    health = tracker()
+    assert not health.was_healthy
+    health.probe_succeeded()
+    assert not health.probe_failed(reachable=False)
+    assert health.can_connect

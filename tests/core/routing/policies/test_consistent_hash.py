@@ -2,6 +2,7 @@ from collections import Counter
 
 from app.core.fleet.events import HealthReported, WorkerGone
 from app.core.fleet.reasons import ChoiceReason
+from app.core.overload.marks import RAMP_S
 from tests.core.script import Script
 
 KEYS = [b"key-%d" % number for number in range(3000)]
@@ -37,6 +38,7 @@ def test_a_worker_that_comes_back_finds_its_keys() -> None:
     assert "a" not in placement(script).values()
     for _ in range(2):
         script >> HealthReported("a", "1", healthy=True)
+    script.now += RAMP_S
     assert placement(script) == before
 
 
