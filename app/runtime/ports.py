@@ -6,7 +6,7 @@ from typing import Protocol
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.exchange import Call, Header
 from app.core.fleet.reasons import Failure, Outcome
-from app.core.fleet.registry import ProcessLoad, Registration, Registry
+from app.core.fleet.registry import GatewayMarks, ProcessLoad, Registration, Registry
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.tenant import GatewayUsage
 from app.core.fleet.worker import Worker
@@ -80,6 +80,17 @@ class UsageStore(Protocol):
 
     async def exchange_usage(self, usage: GatewayUsage) -> Sequence[GatewayUsage]:
         """Publish this gateway's usage, which expires 5 s later; that of every live gateway, this one's too."""
+        ...
+
+
+class MarkStore(Protocol):
+    """What gateways tell each other of marks. Raises StoreUnavailable within its limit; no decision awaits it."""
+
+    async def exchange_marks(self, marks: GatewayMarks, now: float) -> Sequence[GatewayMarks]:
+        """Publish this gateway's marks, each for as long as it holds; that of every gateway, this one's too.
+
+        `until` is on the caller's clock, on which it is `now`; after_seq counts its own observations, so others' is -1.
+        """
         ...
 
 

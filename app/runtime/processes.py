@@ -74,7 +74,8 @@ class Processes:
 
     launch: starts one. greeting: the messages that bring a new one up to date. on_probe: takes the worker whose probe a
     process asks for. on_ended: takes the last metrics of a process that ended by itself. on_usage: takes the number of
-    a slot and what its process was asked for by tenants. clock: monotonic seconds.
+    a slot and what its process was asked for by tenants. on_mark: takes the slot and the record of a mark that its
+    process made. clock: monotonic seconds.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Processes:
         on_probe: Callable[[str], None],
         on_ended: Callable[[list[Any]], None],
         on_usage: Callable[[int, dict[str, list[float]]], None] = lambda number, usage: None,
+        on_mark: Callable[[Slot, dict[str, Any]], None] = lambda slot, record: None,
         clock: Callable[[], float],
     ) -> None:
         self.slots = [Slot(place) for place in range(number)]
@@ -96,6 +98,7 @@ class Processes:
         self._on_probe = on_probe
         self._on_ended = on_ended
         self._on_usage = on_usage
+        self._on_mark = on_mark
         self._clock = clock
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[None]] = {}
@@ -118,10 +121,10 @@ class Processes:
                 raise OSError(f"a serving process was not ready within {limit_s:g} s")
             await asyncio.sleep(READY_POLL_S)
 
-    def tell(self, message: Message) -> None:
-        """Send to every process."""
+    def tell(self, message: Message, *, besides: Slot | None = None) -> None:
+        """Send to every process, but to that of one slot."""
         for slot in self.slots:
-            if slot.channel is not None:
+            if slot.channel is not None and slot is not besides:
                 slot.channel.send(message)
 
     def tell_one(self, number: int, message: Message) -> None:
@@ -242,6 +245,8 @@ class Processes:
             slot.is_ready = True
         elif kind == "probe":
             self._on_probe(message["worker"])
+        elif kind == "mark":
+            self._on_mark(slot, message["record"])
         elif kind in ("snapshot", "settle"):
             slot.families = message.get("families", slot.families)
             future = self._waiting.get(message["number"])

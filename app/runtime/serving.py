@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.core.fleet.events import LoadSampled
-from app.core.journal import to_event
+from app.core.journal import to_event, to_record
 from app.core.tenants.admission import Admission
 from app.core.tenants.keyring import Keyring
 from app.core.tenants.records import keys_from_record
@@ -71,6 +71,7 @@ class Serving:
         self.stop: asyncio.Future[None] = loop.create_future()
         self.cut: asyncio.Future[None] = loop.create_future()
         gateway.on_probe(lambda worker: tell({"kind": "probe", "worker": worker}))
+        gateway.on_mark(lambda mark: tell({"kind": "mark", "record": to_record(mark)}))
 
     def take(self, message: Message) -> None:
         """One message of the control process."""

@@ -5,24 +5,33 @@
                 "samples": {worker: [age_ms, running, waiting, own_in_flight, kv_usage or null]}}}
     usage      {"until": ms, "usage": {"v": 1, "processes": n, "scopes": {hash of the scope: [row, ...]}}}
 
+    held       {"until": ms, "at": ms, "marks": {"v": 1, "held":
+                [[worker, incarnation, reporter, kind, number, ms left], ...]}}
+
 `until` and `at` are stamps of the server's clock, written by the scripts. `v` is the format: a reader skips a format
 that it does not know and ignores members that it does not know, so a later version may add members under the same `v`.
 """
 
+from math import ceil
 from typing import Any
 
 import orjson
 
 from app.core.fleet.address import parse_worker_url
 from app.core.fleet.address import worker_id as worker_id_of
+from app.core.fleet.events import MarkTold
 from app.core.fleet.load import LoadSample
-from app.core.fleet.registry import ProcessLoad, Registration, WorkerSource
+from app.core.fleet.reasons import MarkKind
+from app.core.fleet.registry import GatewayMarks, ProcessLoad, Registration, WorkerSource
 from app.core.fleet.tenant import GatewayUsage
 
 FORMAT = 1
 MAX_REGISTRATION_BYTES = 8 * 1024
 MAX_LOAD_BYTES = 1024 * 1024
 MAX_USAGE_BYTES = 4 * 1024 * 1024
+MAX_MARKS_BYTES = 4 * 1024 * 1024
+MAX_MARK_MS = 400_000
+"""Longer than any lease with its jitter."""
 MAX_PROCESSES = 1024
 ROW = 6
 """Numbers of a row, see core.tenants.demand."""
@@ -125,6 +134,51 @@ def decode_usage(gateway: str, value: bytes) -> GatewayUsage:
     if not isinstance(scopes, dict):
         raise Malformed("its scopes are not an object")
     return GatewayUsage(gateway, processes, {scope: _rows(rows, processes) for scope, rows in scopes.items()})
+
+
+def encode_marks(marks: GatewayMarks, now: float) -> bytes:
+    """Each is written with the ms that it has left at `now`, on the clock of its deadline."""
+    held = [
+        [mark.worker_id, mark.incarnation, mark.reporter, mark.kind.value, mark.number, _ms_left(mark, now)]
+        for mark in marks.marks
+    ]
+    return orjson.dumps({"v": FORMAT, "held": held})
+
+
+def life_of(marks: GatewayMarks, now: float) -> int:
+    """Until the last of them is over, ms; 0 without any."""
+    return max((_ms_left(mark, now) for mark in marks.marks), default=0)
+
+
+def decode_marks(gateway: str, value: bytes, server_ms: int, now: float) -> GatewayMarks:
+    """`server_ms` is the server's clock and `now` the caller's, at the same moment. Raises Malformed."""
+    entry = _object(value, MAX_MARKS_BYTES)
+    published = entry.get("at")
+    if not isinstance(published, int):
+        raise Malformed("it has no time of publication")
+    held = _format(entry.get("marks")).get("held")
+    if not isinstance(held, list):
+        raise Malformed("its marks are not a list")
+    since_ms = max(0, server_ms - published)
+    return GatewayMarks(gateway, tuple(_mark(mark, since_ms, now) for mark in held))
+
+
+def _mark(value: Any, since_ms: int, now: float) -> MarkTold:
+    if not isinstance(value, list) or len(value) < 6:
+        raise Malformed("a mark is not a list of six")
+    worker, incarnation, reporter, kind, number, left_ms = value[:6]
+    if not all(isinstance(text, str) and 0 < len(text) <= MAX_TEXT for text in (worker, incarnation, reporter)):
+        raise Malformed("a mark's worker, incarnation or reporter is not a text")
+    try:
+        of_kind = MarkKind(kind)
+    except ValueError:
+        raise Malformed("a mark's kind is not known") from None
+    left_s = min(_count(left_ms) - since_ms, MAX_MARK_MS) / 1000
+    return MarkTold(worker, incarnation, reporter, of_kind, _count(number), -1, now + left_s)
+
+
+def _ms_left(mark: MarkTold, now: float) -> int:
+    return max(0, ceil((mark.until - now) * 1000))
 
 
 def _rows(value: Any, processes: int) -> list[list[float]]:

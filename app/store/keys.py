@@ -4,6 +4,7 @@
     {prefix}{registry}:removed   zset    worker id, scored by the ms at which its removal is forgotten
     {prefix}{load}:processes     hash    process id -> load, see codec.py            TTL: that of the youngest load
     {prefix}{tenants}:usage      hash    gateway id -> usage, see codec.py           TTL: that of the youngest usage
+    {prefix}{marks}:held         hash    gateway id -> its marks, see codec.py       TTL: that of the longest mark
 
 The part in braces is written with its braces: it is the hash tag, so the keys of one script share a slot of a Cluster,
 and the registry and the loads may live in different ones. Deadlines are written inside the values as milliseconds of
@@ -18,7 +19,7 @@ DEFAULT_PREFIX = "warmset:"
 class Keys:
     """The key names under one prefix."""
 
-    __slots__ = ("draining", "loads", "removed", "usage", "workers")
+    __slots__ = ("draining", "loads", "marks", "removed", "usage", "workers")
 
     def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
         """Raises ValueError for a prefix with a brace: it would become the hash tag of every key."""
@@ -28,4 +29,5 @@ class Keys:
         self.removed = f"{prefix}{{registry}}:removed"
         self.draining = f"{prefix}{{registry}}:draining"
         self.loads = f"{prefix}{{load}}:processes"
+        self.marks = f"{prefix}{{marks}}:held"
         self.usage = f"{prefix}{{tenants}}:usage"

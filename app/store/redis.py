@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from app.core.fleet.errors import StoreUnavailable
-from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
+from app.core.fleet.registry import GatewayMarks, ProcessLoad, Registration, Registry, WorkerSource
 from app.core.fleet.rng import Rng
 from app.core.fleet.tenant import GatewayUsage
 from app.store import scripts
@@ -14,11 +14,14 @@ from app.store.breaker import Breaker, StoreState
 from app.store.codec import (
     Malformed,
     decode_load,
+    decode_marks,
     decode_registration,
     decode_usage,
     encode_load,
+    encode_marks,
     encode_registration,
     encode_usage,
+    life_of,
 )
 from app.store.connections import Arguments, Connections, StartTask, StoreLimits
 from app.store.keys import DEFAULT_PREFIX, Keys
@@ -160,6 +163,18 @@ class RedisStore:
         if not isinstance(live, list):
             raise StoreUnavailable("the store answered something else than was asked")
         return self._decoded("usage", live, decode_usage)
+
+    # Marks
+
+    async def exchange_marks(self, marks: GatewayMarks, now: float) -> Sequence[GatewayMarks]:
+        """Publish this gateway's marks until the last is over, and read that of every live gateway, this one's too.
+
+        `now` is the clock of their deadlines, and of those that are returned.
+        """
+        arguments: Arguments = [marks.gateway, life_of(marks, now), encode_marks(marks, now)]
+        reply = await self._run(scripts.EXCHANGE_MARKS, [self._keys.marks], arguments)
+        server_ms, live = self._shape(reply, 2)
+        return self._decoded("marks", live, lambda gateway, value: decode_marks(gateway, value, int(server_ms), now))
 
     async def close(self) -> None:
         await self._connections.close()

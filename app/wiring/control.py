@@ -26,7 +26,7 @@ from app.core.overload.health import Health
 from app.core.router import Router
 from app.core.routing.policies import make_policy
 from app.core.tenants.division import Division
-from app.runtime import tenancy
+from app.runtime import marks, tenancy
 from app.runtime.channel import Message
 from app.runtime.clock import monotonic, wall
 from app.runtime.fleet import Fleet
@@ -74,6 +74,7 @@ class ControlProcess:
         self._workers_readiness = Readiness(self.router)
         self.addresses: dict[str, str] = {}
         self._processes: Processes
+        self._marks: marks.SharedMarks
         self.tenants: TenantControl
 
     async def start(self) -> None:
@@ -140,9 +141,11 @@ class ControlProcess:
             on_probe=monitors.probe_now,
             on_ended=ended,
             on_usage=lambda number, usage: self.tenants.reported(number, usage),
+            on_mark=lambda slot, record: self._marks.made(slot, record),
             clock=monotonic,
         )
         name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self._marks = marks.SharedMarks(self.router, store, processes, name, monotonic)
         fleet = Fleet(
             self.router,
             store,
@@ -185,6 +188,7 @@ class ControlProcess:
         tenants.load()
         processes.start()
         self._tasks.every(SYNC_S, fleet.sync, "store sync")
+        self._tasks.every(marks.SYNC_S, self._marks.sync, "marks sync")
         self._tasks.every(tenancy.SYNC_S, tenants.sync, "tenants sync")
         self._tasks.every(tenancy.POLL_S, tenants.watch, "keys file watch")
         admin_keys = Keys(ring, wall, Plane.ADMIN)
@@ -285,7 +289,11 @@ class ControlProcess:
             elif health is Health.UNHEALTHY:
                 failed = HealthReported(worker.id, worker.incarnation, healthy=False)
                 facts += [failed] * self.config.health_failure_threshold
-        return [*({"kind": "fact", "record": to_record(fact)} for fact in facts), *self.tenants.greeting()]
+        return [
+            *({"kind": "fact", "record": to_record(fact)} for fact in facts),
+            *self._marks.greeting(),
+            *self.tenants.greeting(),
+        ]
 
     def _serve(self, listener: Listener, app: Any) -> None:
         self._listening.append((listener, self._tasks.start(listener.run(app), f"{listener.name} listener")))

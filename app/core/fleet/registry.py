@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from app.core.fleet.events import MarkTold
 from app.core.fleet.load import LoadSample
 
 
@@ -34,6 +35,14 @@ class Registry:
     removed: frozenset[str] = frozenset()
     draining: Mapping[str, bool] = field(default_factory=dict)
     """Worker id -> what an operator said last. Without an entry nobody has said anything, or it was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayMarks:
+    """The marks that the processes of one gateway made and that are not over."""
+
+    gateway: str
+    marks: Sequence[MarkTold] = ()
 
 
 @dataclass(frozen=True, slots=True)
