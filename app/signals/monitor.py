@@ -103,6 +103,7 @@ class WorkerMonitor:
         self._good_probes = 0
         self._process_start: float | None = None
         self._several_processes = False
+        self._counted = ""
         self._samples = 0
         self._describe_at = float("-inf")
         self._inquiry: Inquiry | None = None
@@ -334,6 +335,8 @@ class WorkerMonitor:
             self._failed("load", "/metrics does not say what is running and waiting")
             return
         self._succeeded("load")
+        if self._counted != self.worker.incarnation:
+            self._counted, self._samples = self.worker.incarnation, 0
         self._samples += 1
         sample = LoadSample(taken_at, metrics.running, metrics.waiting, own, metrics.kv_usage, self._samples)
         self._emit(LoadSampled(worker_id, self.worker.incarnation, sample))

@@ -19,7 +19,7 @@ from app.api.monitoring import Monitoring
 from app.config.addresses import is_loopback
 from app.config.schema import Config
 from app.core.fleet.allow import DestinationRules, parse_allow_list
-from app.core.fleet.events import Event, HealthReported, WorkerDraining, WorkerSeen
+from app.core.fleet.events import Event, HealthReported, LoadSampled, WorkerDraining, WorkerSeen
 from app.core.fleet.tenant import Plane
 from app.core.journal import FleetEvent, to_record
 from app.core.overload.health import Health
@@ -286,6 +286,9 @@ class ControlProcess:
                 facts.append(WorkerDraining(worker.id, True))
             if health is Health.HEALTHY:
                 facts.append(HealthReported(worker.id, worker.incarnation, healthy=True))
+                if state.sample is not None:
+                    # Its number too: evidence that comes before the next sample is newer than this one.
+                    facts.append(LoadSampled(worker.id, worker.incarnation, state.sample))
             elif health is Health.UNHEALTHY:
                 failed = HealthReported(worker.id, worker.incarnation, healthy=False)
                 facts += [failed] * self.config.health_failure_threshold

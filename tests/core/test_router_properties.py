@@ -1,4 +1,4 @@
-"""Conservation under any order of events: load is never negative, never lost, and zero when nothing is open."""
+"""Under any order of events: load is conserved, trials come back, and whoever may serve can be asked."""
 
 from typing import Any
 
@@ -7,12 +7,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from app.core.fleet.commands import Dispatch
-from app.core.fleet.events import DispatchAccepted, HealthReported, WorkerGone, WorkerSeen
-from app.core.fleet.reasons import Failure, Outcome
+from app.core.fleet.events import (
+    AnswerBegan,
+    DispatchAccepted,
+    HealthReported,
+    LoadSampled,
+    MarkTold,
+    RequestFinished,
+    WorkerDraining,
+    WorkerGone,
+    WorkerSeen,
+)
+from app.core.fleet.load import LoadSample
+from app.core.fleet.reasons import Failure, MarkKind, Outcome
+from app.core.overload.marks import TRIAL_LEASE_S
 from app.core.routing.policies import POLICIES
 from tests.core.script import Script, worker
 
 NAMES = ("a", "b", "c")
+STEPS = ["200", "400", "429", "500", "began", *Outcome, *Failure]
 
 
 class Conservation(RuleBasedStateMachine):
@@ -22,6 +35,8 @@ class Conservation(RuleBasedStateMachine):
         super().__init__()
         self.script = Script(self.policy)
         self.open: dict[int, str] = {}
+        self.samples = 0
+        self.waited = 0
         self.incarnations = dict.fromkeys(NAMES, 0)
 
     @rule(name=st.sampled_from(NAMES), restart=st.booleans())
@@ -44,13 +59,18 @@ class Conservation(RuleBasedStateMachine):
             self.open[verdict.token] = verdict.worker.id
 
     @precondition(lambda self: self.open)
-    @rule(data=st.data(), step=st.sampled_from(["accept", "finish", "connect", "no_answer"]))
+    @rule(data=st.data(), step=st.sampled_from(STEPS))
     def go_on(self, data: st.DataObject, step: str) -> None:
         token = data.draw(st.sampled_from(sorted(self.open)))
-        if step == "accept":
-            self.script >> DispatchAccepted(token)
-        elif step == "finish":
-            self.script.finish(token, Outcome.SERVED)
+        if step == "began":
+            self.script >> AnswerBegan(token)
+        elif step.isdigit():
+            for command in self.script >> DispatchAccepted(token, int(step), 3.0):
+                if isinstance(command, Dispatch):
+                    assert command.worker.id != self.open[token], "never the same worker again"
+                    self.open[token] = command.worker.id
+        elif step in set(Outcome):
+            self.script >> RequestFinished(token, Outcome(step))
             del self.open[token]
         else:
             verdict = self.script.fail(token, Failure(step))
@@ -58,6 +78,51 @@ class Conservation(RuleBasedStateMachine):
                 self.open[token] = verdict.worker.id
             else:
                 del self.open[token]
+
+    @rule(name=st.sampled_from(NAMES), waiting=st.sampled_from([0, 40, 100]), kv=st.sampled_from([None, 0.5, 0.99]))
+    def sampled(self, name: str, waiting: int, kv: float | None) -> None:
+        self.samples += 1
+        sample = LoadSample(self.script.now, 1, waiting, 0, kv, self.samples)
+        self.script >> LoadSampled(name, str(self.incarnations[name]), sample)
+
+    @rule(name=st.sampled_from(NAMES), kind=st.sampled_from(list(MarkKind)), reporter=st.sampled_from(["x", "y"]))
+    def told(self, name: str, kind: MarkKind, reporter: str) -> None:
+        self.samples += 1
+        until = self.script.now + 5
+        self.script >> MarkTold(name, str(self.incarnations[name]), reporter, kind, self.samples, -1, until)
+
+    @rule(name=st.sampled_from(NAMES), is_draining=st.booleans())
+    def drained(self, name: str, is_draining: bool) -> None:
+        self.script >> WorkerDraining(name, is_draining)
+
+    @rule(seconds=st.sampled_from([5, 40, 400]))
+    def wait(self, seconds: int) -> None:
+        self.script.now += seconds
+        self.waited += seconds
+
+    @invariant()
+    def who_may_serve_can_be_asked(self) -> None:
+        """I6, I12: only when all who could are overloaded, or an operator says so, is nobody eligible."""
+        pool = self.script.router.pools.get("m")
+        if pool is None:
+            return
+        eligible = set(pool.eligible)
+        assert not eligible & set(pool.trials)
+        assert not any(state.is_draining for state in (*pool.eligible, *pool.trials, *pool.overloaded))
+        if not eligible:
+            may_serve = [state for state in pool.members if not state.is_draining]
+            assert pool.shed == bool(pool.overloaded or pool.trials) == bool(may_serve)
+
+    @invariant()
+    def trials_come_back(self) -> None:
+        """I7: at most one at a time, and none when nothing is open."""
+        requests = self.script.router._open.values()
+        trials = [request.state.worker.id for request in requests if request.is_trial]
+        if not self.open:
+            now = self.script.now
+            assert all(state.sheet.has_token(now) for state in self.script.router.workers.values())
+        within_a_lease = self.waited < TRIAL_LEASE_S
+        assert len(trials) == len(set(trials)) or not within_a_lease, "one whose end nobody told is over by itself"
 
     @invariant()
     def load_is_conserved(self) -> None:
