@@ -52,7 +52,7 @@ class SharedMarks:
                 "worker": mark.worker_id,
                 "mark": mark.kind.value,
                 "for_s": round(mark.until - self._clock(), 3),
-                "process": slot.number,
+                "slot": slot.number,
             },
         )
         self._pass_on(mark, besides=slot)
