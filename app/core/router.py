@@ -136,6 +136,12 @@ class Router:
     def pools(self) -> dict[str, Pool]:
         return self._pools
 
+    def judge_due(self, now: float) -> None:
+        """Have the pools be what they are at `now`, for who looks at them without asking for anything."""
+        self._now = max(self._now, now)
+        for pool in [pool for pool in self._pools.values() if now >= pool.changes_at]:
+            self._put(self._pool(pool.model, pool.members))
+
     @property
     def open_requests(self) -> int:
         return len(self._open)

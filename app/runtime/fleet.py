@@ -249,19 +249,25 @@ class Fleet:
         return description | (self._describe_state(state) if state is not None else {})
 
     def _describe_state(self, state: WorkerState) -> dict[str, Any]:
-        sample = state.sample
+        sample, now = state.sample, self._clock()
         load = None
         if sample is not None:
             load = {
                 "running": sample.running,
                 "waiting": sample.waiting,
                 "kv_usage": sample.kv_usage,
-                "age_s": round(self._clock() - sample.taken_at, 3),
+                "age_s": round(now - sample.taken_at, 3),
             }
         return {
             "incarnation": state.worker.incarnation,
             "address": state.worker.address or None,
             "health": state.health.state.value,
+            "state": state.sheet.state(now).value,
+            "marks": [
+                {"kind": mark.kind.value, "by": mark.reporter, "for_s": round(mark.until - now, 3)}
+                for mark in state.sheet.marks
+                if mark.until > now
+            ],
             "draining": state.is_draining,
             "models": list(state.worker.models),
             "engine": _describe_engine(state.worker.engine),

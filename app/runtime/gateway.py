@@ -138,4 +138,5 @@ class Gateway:
             if isinstance(command, Probe):
                 self._probe_now(command.worker_id)
             elif isinstance(command, TellMark):
+                self._telemetry.marked(command.mark.worker_id, command.mark.kind)
                 self._tell_mark(command.mark)

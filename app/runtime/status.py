@@ -64,6 +64,7 @@ class Status:
         problem = self._not_ready()
         store = self._store
         now = self._clock()
+        self._router.judge_due(now)
         return {
             "version": self._version,
             "gateway": self._gateway,
@@ -94,7 +95,9 @@ class Status:
                 model: {
                     "workers": [state.worker.id for state in pool.members],
                     "eligible": [state.worker.id for state in pool.eligible],
+                    "on_trial": [state.worker.id for state in pool.trials],
                     "panic": pool.panic,
+                    "shed": pool.shed,
                     "outside_of_pin": {
                         state.worker.id: problem
                         for state in pool.members

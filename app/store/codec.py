@@ -160,21 +160,21 @@ def decode_marks(gateway: str, value: bytes, server_ms: int, now: float) -> Gate
     if not isinstance(held, list):
         raise Malformed("its marks are not a list")
     since_ms = max(0, server_ms - published)
-    return GatewayMarks(gateway, tuple(_mark(mark, since_ms, now) for mark in held))
+    marks = (_mark(mark, since_ms, now) for mark in held)
+    return GatewayMarks(gateway, tuple(mark for mark in marks if mark is not None))
 
 
-def _mark(value: Any, since_ms: int, now: float) -> MarkTold:
+def _mark(value: Any, since_ms: int, now: float) -> MarkTold | None:
+    """None for a kind that only a later version knows."""
     if not isinstance(value, list) or len(value) < 6:
         raise Malformed("a mark is not a list of six")
     worker, incarnation, reporter, kind, number, left_ms = value[:6]
     if not all(isinstance(text, str) and 0 < len(text) <= MAX_TEXT for text in (worker, incarnation, reporter)):
         raise Malformed("a mark's worker, incarnation or reporter is not a text")
-    try:
-        of_kind = MarkKind(kind)
-    except ValueError:
-        raise Malformed("a mark's kind is not known") from None
+    if kind not in set(MarkKind):
+        return None
     left_s = min(_count(left_ms) - since_ms, MAX_MARK_MS) / 1000
-    return MarkTold(worker, incarnation, reporter, of_kind, _count(number), -1, now + left_s)
+    return MarkTold(worker, incarnation, reporter, MarkKind(kind), _count(number), -1, now + left_s)
 
 
 def _ms_left(mark: MarkTold, now: float) -> int:

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
 from app.core.fleet.commands import Dispatch, Refuse
-from app.core.fleet.reasons import Failure, Outcome
+from app.core.fleet.reasons import Failure, MarkKind, Outcome
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.request import RequestFacts
 from app.core.routing.worker import WorkerState
@@ -78,6 +78,9 @@ class Metrics:
 
     def upstream_failed(self, worker_id: str, failure: Failure) -> None:
         self._workers.upstream_failed(worker_id, failure)
+
+    def marked(self, worker_id: str, kind: MarkKind) -> None:
+        self._workers.marked(worker_id, kind)
 
     def request_finished(self, worker_id: str, outcome: Outcome) -> None:
         self._workers.request_finished(worker_id, outcome)

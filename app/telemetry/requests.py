@@ -105,7 +105,8 @@ class RequestMetrics:
         )
         self._refusals = Counter("refusals_total", "Requests that the gateway itself answered with no.", ("reason",))
         self._retries = Counter(
-            "retries_total", "Dispatches to a further worker because an earlier one could not be reached."
+            "retries_total",
+            "Dispatches to a further worker because an earlier one could not be reached or took no more.",
         )
         self._disconnects = Counter("client_disconnects_total", "Requests whose client left before the answer's end.")
         self._tenant_requests = Counter("tenant_requests_total", "Requests with a valid key that ended.", ("tenant",))
@@ -143,7 +144,7 @@ class RequestMetrics:
         """A refusal is not counted here but when its request ends, together with those of the edge."""
         if isinstance(verdict, Dispatch):
             self._decisions.add((verdict.policy, verdict.reason.value))
-            if verdict.reason is ChoiceReason.FAILOVER:
+            if verdict.reason in (ChoiceReason.FAILOVER, ChoiceReason.RETRY):
                 self._retries.add()
 
     def refused(self, reason: str) -> None:

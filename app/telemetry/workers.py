@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from app.core.fleet.reasons import Failure, Outcome
+from app.core.fleet.reasons import Failure, MarkKind, Outcome
 from app.core.overload.health import Health
 from app.core.routing.worker import WorkerState
 from app.telemetry.instruments import Counter, Gauge, Instrument, Labels
@@ -25,7 +25,20 @@ class WorkerMetrics:
         self._outcomes = Counter(
             "worker_requests_total", "Dispatches that ended on a worker, by outcome.", ("worker", "outcome")
         )
+        self._marks = Counter(
+            "worker_marks_total",
+            "Marks that requests of this gateway gave a worker. overload: it said that it takes no more; failing: "
+            "requests to it fail or hang; unreachable: no connection to it.",
+            ("worker", "kind"),
+        )
         self._gauges = (
+            Gauge(
+                "worker_state",
+                "Processes of this gateway to which the worker is in this state: clear, marked (gets nothing), trial "
+                "(one request at a time), ramp (slow start).",
+                ("worker", "state"),
+                self._state,
+            ),
             Gauge(
                 "worker_requests_active",
                 "Requests of this process that hold the worker now.",
@@ -34,7 +47,7 @@ class WorkerMetrics:
             ),
             Gauge(
                 "worker_health",
-                "1 healthy, 0 unhealthy, by probes and connect errors; no series while it is not known.",
+                "1 healthy, 0 unhealthy, by probes; no series while it is not known.",
                 ("worker",),
                 self._health,
             ),
@@ -60,6 +73,9 @@ class WorkerMetrics:
     def upstream_failed(self, worker_id: str, failure: Failure) -> None:
         self._errors.add((worker_id, failure.value))
 
+    def marked(self, worker_id: str, kind: MarkKind) -> None:
+        self._marks.add((worker_id, kind.value))
+
     def stream_broken(self, worker_id: str) -> None:
         self._errors.add((worker_id, "stream_broken"))
 
@@ -71,7 +87,8 @@ class WorkerMetrics:
         workers = self._workers()
         self._errors.keep(workers)
         self._outcomes.keep(workers)
-        return (self._errors, self._outcomes, *self._gauges)
+        self._marks.keep(workers)
+        return (self._errors, self._outcomes, self._marks, *self._gauges)
 
     def _states(self) -> list[tuple[str, WorkerState]]:
         return list(self._workers().items())
@@ -84,6 +101,11 @@ class WorkerMetrics:
         for name, state in self._states():
             if state.health.state is not Health.UNKNOWN:
                 yield (name,), float(state.health.state is Health.HEALTHY)
+
+    def _state(self) -> Samples:
+        now = self._clock()
+        for name, state in self._states():
+            yield (name, state.sheet.state(now).value), 1.0
 
     def _load(self) -> Samples:
         for name, state in self._states():

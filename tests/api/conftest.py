@@ -19,7 +19,7 @@ from app.api.proxy import Proxy
 from app.api.tenancy import Tenancy, TenantSalt
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.events import HealthReported, WorkerSeen
-from app.core.fleet.reasons import Failure, Outcome
+from app.core.fleet.reasons import Failure, MarkKind, Outcome
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.tenant import KeySet, Plane
@@ -56,8 +56,12 @@ class Told:
     records: list[RequestRecord] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    marks: list[tuple[str, MarkKind]] = field(default_factory=list)
 
     def decided(self, facts: RequestFacts, verdict: Dispatch | Refuse) -> None: ...
+
+    def marked(self, worker_id: str, kind: MarkKind) -> None:
+        self.marks.append((worker_id, kind))
 
     def upstream_failed(self, worker_id: str, failure: Failure) -> None:
         self.failures.append(failure)

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 
 from app.core.fleet.commands import Refuse
 from app.core.fleet.load import LoadSample
-from app.core.fleet.reasons import ChoiceReason, Failure, Outcome, RefusalReason
+from app.core.fleet.reasons import ChoiceReason, Failure, MarkKind, Outcome, RefusalReason
 from app.core.fleet.request import RequestFacts
 from app.core.routing.worker import WorkerState
 from app.telemetry import requests
@@ -56,6 +56,7 @@ def test_golden_exposition() -> None:
     metrics.decided(FACTS, dispatch("gpu-2:8000", ChoiceReason.FAILOVER))
     metrics.decided(FACTS, Refuse(RefusalReason.NO_WORKERS))
     metrics.upstream_failed("gpu-1:8000", Failure.CONNECT)
+    metrics.marked("gpu-1:8000", MarkKind.UNREACHABLE)
     metrics.request_finished("gpu-2:8000", Outcome.SERVED)
     gaps = [0] * (len(metrics.gap_bounds_s) + 1)
     gaps[3], gaps[-1] = 9, 1
@@ -79,6 +80,7 @@ def test_before_anything_happened_there_is_nothing_that_is_not_known() -> None:
     assert found.pop('warmset_build_info{version="1.2.3"}') == 1
     assert found.pop("warmset_requests_in_flight") == 3
     assert found.pop('warmset_workers{health="unknown"}') == 1
+    assert found.pop('warmset_worker_state{state="clear",worker="w"}') == 1
     assert not any(found.values())
     assert sorted(found) == sorted(
         [

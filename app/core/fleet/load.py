@@ -10,8 +10,8 @@ SAMPLE_FRESH_S = 5.0
 class LoadSample:
     """Source: the engine's `/metrics`.
 
-    seq: number of the sample among those of one incarnation, from 1 on; marks are ordered by it. It must begin anew with
-    an incarnation: who has just learnt of that has seen none, and a higher first one would look certainly new to it.
+    seq: number of the sample among those of one incarnation, from 1 on; marks are ordered by it. It begins anew with an
+    incarnation: who has just learnt of that has seen none, and a higher first one would look certainly new to it.
     taken_at: monotonic seconds of this process when the scrape was sent (the sample is not newer than that).
     running, waiting: requests in the engine's batch and queue, of everybody, not only ours.
     own_in_flight: requests of this process on the worker at `taken_at`; they are part of running + waiting.
