@@ -74,10 +74,10 @@ class EdgeProtocol(HttpToolsProtocol):
         """Close the connection once the response under way is complete."""
         self._answering.keep_alive = False
 
-    def linger_after_response(self, reason: EdgeReason) -> None:
-        """The request is refused with its body unread, and its client told `Connection: close`; to be called before the
-        last byte. Closed at once, with bytes of the client unread, the kernel would send a reset, and the client might
-        never see why. So its bytes are read and dropped for a moment."""
+    def linger_after_response(self, reason: EdgeReason = EdgeReason.INVALID_BODY) -> None:
+        """The request is answered with its body unread (refused, for `reason`), and its client told `Connection:
+        close`; to be called before the last byte. Closed at once, with bytes of the client unread, the kernel would
+        send a reset, and the client might never see why. So its bytes are read and dropped for a moment."""
         self._refusal = reason
         self._is_lingering = True
         self._disarm()

@@ -46,16 +46,23 @@ class Intake:
             size += len(piece)
             if size > limit:
                 return too_large
-            over = ticket.hold(len(piece))
-            if over is not None:
-                return over
-            self._size += len(piece)
-            self._all.size += len(piece)
-            if self._all.size > self._options.max_held_bytes:
-                return Rejected(EdgeReason.OVERLOADED, "too many bytes of requests are waiting")
+            refused = self.hold(len(piece), ticket)
+            if refused is not None:
+                return refused
             pieces.append(piece)
             if not message["more_body"]:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def hold(self, size: int, ticket: Ticket) -> Rejected | Over | None:
+        """Count so many bytes more; why they may not be held, or None."""
+        over = ticket.hold(size)
+        if over is not None:
+            return over
+        self._size += size
+        self._all.size += size
+        if self._all.size > self._options.max_held_bytes:
+            return Rejected(EdgeReason.OVERLOADED, "too many bytes of requests are waiting")
+        return None
 
     def let_go(self) -> None:
         """The body is not held any more; again and again does no harm."""

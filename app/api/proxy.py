@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.api.auth import Keys
 from app.api.endpoints import ProxyEndpoint
@@ -31,6 +31,7 @@ from app.api.relay import LAST_EVENTS_MAX, EventStream, usage_of
 from app.api.reply import Reply
 from app.api.respond import Message, Receive, Scope, Send, send_refusal
 from app.api.tenancy import Tenancy, rate_limit_headers, retry_headers
+from app.api.upload import Ending, Form, Upload, UploadEnded
 from app.api.watch import ClientWatch
 from app.api.worker_error import WorkerError, read_worker_error
 from app.core.fleet.commands import Dispatch, Refuse
@@ -106,6 +107,7 @@ class _Request:
         "_scope",
         "_stream",
         "_ticket",
+        "_upload",
         "_watch",
     )
 
@@ -126,6 +128,7 @@ class _Request:
         self._grant: Grant
         self._ticket: Ticket | None = None
         self._intake = Intake(proxy.held, proxy.options)
+        self._upload: Upload | None = None
 
     async def run(self) -> None:
         try:
@@ -155,22 +158,19 @@ class _Request:
             await self._limited(ticket)
             return
         self._ticket = ticket
+        if self._endpoint.is_form:
+            await self._run_form(grant, ticket)
+            return
         body = await self._intake.read(self._headers, self._receive, ticket)
-        if body is None:
-            self._record.outcome = Outcome.CLIENT_GONE
-            return
-        if isinstance(body, Rejected):
-            await self._refuse(body.reason, body.detail, is_body_unread=True)
-            return
-        if isinstance(body, Over):
-            await self._limited(body)
+        if not isinstance(body, bytes):
+            await self._unread(body)
             return
         self._proxy.tasks.start(self._watch.run(), "client watch")
         inbound = self._understand(body)
         if isinstance(inbound, Rejected):
             await self._refuse(inbound.reason, inbound.detail, inbound.param)
             return
-        facts, call, asked_model = inbound.facts, self._call(inbound), inbound.asked_model
+        facts, call, asked_model = inbound.facts, self._call(inbound.body), inbound.asked_model
         keepalive_s = self._proxy.options.sse_keepalive_s
         if keepalive_s and self._endpoint.can_stream and inbound.document.get("stream") is True:
             self._keep_alive = KeepAlive(self._proxy.tasks, keepalive_s, self._reply, self._begin_early)
@@ -196,13 +196,52 @@ class _Request:
             return Rejected(EdgeReason.MODEL_NOT_ALLOWED, f"asked for: {asked[:SHOWN_MODEL]!r}")
         return self._proxy.tenancy.claim(inbound, self._grant, takes_salt=self._endpoint.takes_salt)
 
-    def _call(self, inbound: Inbound) -> Call:
+    async def _run_form(self, grant: Grant, ticket: Ticket) -> None:
+        proxy, record = self._proxy, self._record
+
+        def watch() -> None:
+            proxy.tasks.start(self._watch.run(), "client watch")
+
+        upload = self._upload = Upload(self._headers, self._receive, self._intake, proxy.options, watch)
+        form = await upload.begin(ticket, record.request_id, self._endpoint.path)
+        if isinstance(form, Form) and not may_use(grant, form.asked_model, form.facts.model):
+            form = Rejected(EdgeReason.MODEL_NOT_ALLOWED, f"asked for: {form.asked_model[:SHOWN_MODEL]!r}")
+        if not isinstance(form, Form):
+            await self._unread(form)
+            return
+        proxy.tenancy.own(form.facts, grant)
+        facts, asked_model = form.facts, form.asked_model
+        call = self._call(form.body)
+        call.rest, call.length = form.rest, form.length
+        del form  # the call alone has what was read
+        try:
+            await self._dispatch(facts, call, asked_model)
+        except UploadEnded as ended:
+            await self._unread(ended.why)
+        finally:
+            record.bytes_in = upload.size
+
+    async def _unread(self, why: Ending) -> None:
+        """There is no whole body: refuse what came of it, if there is anybody left to tell."""
+        if why is None:
+            self._record.outcome = Outcome.CLIENT_GONE
+        elif isinstance(why, Over):
+            await self._limited(why)
+        else:
+            await self._refuse(why.reason, why.detail, why.param, is_body_unread=self._upload is None)
+
+    @property
+    def _is_uploading(self) -> bool:
+        """Whether there is more of a form that nobody will read."""
+        return self._upload is not None and not self._upload.is_complete
+
+    def _call(self, body: bytes) -> Call:
         scope = self._scope
         target: bytes = scope["raw_path"]
         if scope["query_string"]:
             target += b"?" + scope["query_string"]
         headers = to_worker(self._headers, self._record.request_id)
-        return Call(scope["method"].encode(), target, headers, inbound.body)
+        return Call(scope["method"].encode(), target, headers, body)
 
     async def _dispatch(self, facts: RequestFacts, call: Call, asked_model: str) -> None:
         gateway, record = self._proxy.gateway, self._record
@@ -260,6 +299,8 @@ class _Request:
             if self._proxy.options.expose_routing_headers:
                 headers += routing_headers(dispatch)
             headers += self._limit_headers()
+            if self._is_uploading:
+                headers.append((b"connection", b"close"))
             await reply.begin(answer.status, headers)
             if is_stream:
                 self._stream = EventStream(clock, self._proxy.requests.gap_bounds_s)
@@ -289,6 +330,8 @@ class _Request:
             if record.ttft_s is None and answer.status < 400:
                 record.ttft_s = clock() - record.started_at
             record.bytes_out += len(piece)
+            if is_over and self._is_uploading:
+                self._connection.linger_after_response()
             await reply.pass_on(piece, is_last=is_over)
         self._watch.stop()
         self._account(tail if stream is None else stream.last_events)
@@ -353,7 +396,7 @@ class _Request:
     ) -> None:
         headers = [(b"x-request-id", self._record.request_id.encode("ascii")), *headers]
         send = self._reply.send
-        if is_body_unread:
+        if is_body_unread or self._is_uploading:
             headers.append((b"connection", b"close"))
             send = self._send_and_linger
         self._record.refusal = reason.value
@@ -362,8 +405,12 @@ class _Request:
 
     async def _send_and_linger(self, message: Message) -> None:
         if message["type"] == "http.response.body":
-            self._scope["extensions"]["warmset"]["connection"].linger_after_response(EdgeReason(self._record.refusal))
+            self._connection.linger_after_response(EdgeReason(self._record.refusal))
         await self._reply.send(message)
+
+    @property
+    def _connection(self) -> Any:
+        return self._scope["extensions"]["warmset"]["connection"]
 
     def _account(self, tail: bytes) -> None:
         record, stream = self._record, self._stream

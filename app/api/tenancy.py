@@ -11,6 +11,7 @@ from math import ceil
 from app.api.facts import Inbound
 from app.api.splice import insert_member, set_member
 from app.core.fleet.exchange import Header
+from app.core.fleet.request import RequestFacts
 from app.core.fleet.tenant import Grant
 from app.core.tenants.admission import Admission
 from app.core.tenants.meter import Meter, Over
@@ -45,10 +46,14 @@ class Tenancy:
         if takes_salt and self._salts(inbound):
             splice = set_member if SALT in inbound.document else insert_member
             body = splice(body, SALT, self._namespace.cache_salt(tenant))
-        facts.tenant = tenant
-        if facts.key is not None:
-            facts.key = self._namespace.routing_key(tenant, facts.key)
+        self.own(facts, grant)
         return inbound._replace(body=body)
+
+    def own(self, facts: RequestFacts, grant: Grant) -> None:
+        """Make the request its tenant's."""
+        facts.tenant = grant.tenant
+        if facts.key is not None:
+            facts.key = self._namespace.routing_key(grant.tenant, facts.key)
 
     def _salts(self, inbound: Inbound) -> bool:
         if self._salt is TenantSalt.ADD:

@@ -216,7 +216,7 @@ class Router:
             return NOTHING
         evidence = of_status(status, names_a_time=after_s is not None)
         told = self._learn(request, evidence, after_s)
-        if evidence is Evidence.OVERLOAD:
+        if evidence is Evidence.OVERLOAD and not request.facts.is_sent_once:
             lane = request.lane
             if len(lane.overloaded) + 1 <= MOST_OVERLOADED * len(lane.members):
                 again = self._again(event.token, request, ChoiceReason.RETRY)

@@ -45,7 +45,8 @@ class HttpUpstream:
         """Send `call` and wait for the head of the answer. Raises UpstreamError. Cancelling closes the connection."""
         origin = self._origins.get((worker.url, worker.address)) or self._open_origin(worker)
         head = origin.render_head(call)
-        connection = origin.take_idle()
+        # What cannot be sent again is not risked on a connection that the worker may have closed meanwhile.
+        connection = origin.take_idle() if call.rest is None else None
         if connection is not None:
             try:
                 return await connection.exchange(head, call.body, self._limits)
@@ -53,7 +54,7 @@ class HttpUpstream:
                 pass  # nothing of the answer was seen, so one try on a fresh connection repeats nothing
         connection = await origin.connect(self._connect_timeout_s)
         try:
-            return await connection.exchange(head, call.body, self._limits)
+            return await connection.exchange(head, call.body, self._limits, call.rest, is_chunked=call.length is None)
         except StaleConnection:
             raise UpstreamError(Failure.CONNECT, "closed by the worker as soon as it was opened") from None
 
@@ -116,7 +117,12 @@ class _Origin:
         parts = [call.method, b" ", self._prefix, call.target, b" HTTP/1.1\r\n", self._shared]
         for name, value in call.headers:
             parts += (name, b": ", value, b"\r\n")
-        if call.body or call.method != b"GET":
+        if call.rest is not None:
+            framing = (
+                b"transfer-encoding: chunked\r\n" if call.length is None else b"content-length: %d\r\n" % call.length
+            )
+            parts.append(framing)
+        elif call.body or call.method != b"GET":
             parts.append(b"content-length: %d\r\n" % len(call.body))
         parts.append(b"\r\n")
         return b"".join(parts)

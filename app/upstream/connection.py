@@ -6,9 +6,12 @@ Invariants
     2. At most HIGH_WATER bytes of an answer (and one read of the socket) wait for a slow reader; then the socket is not
        read, and TCP holds the worker back.
     3. An answer that nobody wants any more closes the connection: that is how the worker learns to stop.
+    4. Of a body that is still arriving, no more is taken than the worker has room for; an answer that comes before its
+       end is the answer, and the rest of the body is not sent.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -54,6 +57,14 @@ class TimeLimits:
     idle: float
 
 
+Rest = Callable[[], Awaitable[bytes]]
+
+
+def chunk(piece: bytes) -> bytes:
+    """As a chunk of HTTP/1.1; b"" is the last one."""
+    return b"%x\r\n%s\r\n" % (len(piece), piece)
+
+
 class StaleConnection(Exception):
     """A reused connection was closed before a byte of an answer: the worker had let it go while it was idle."""
 
@@ -61,7 +72,17 @@ class StaleConnection(Exception):
 class WorkerAnswer:
     """The answer to one exchange: `status` and `headers` once the head is here, `read()` for the body."""
 
-    __slots__ = ("_chunks", "_connection", "_error", "_held", "_is_complete", "_waiter", "headers", "status")
+    __slots__ = (
+        "_chunks",
+        "_connection",
+        "_error",
+        "_held",
+        "_is_complete",
+        "_on_settled",
+        "_waiter",
+        "headers",
+        "status",
+    )
 
     def __init__(self, connection: "Connection") -> None:
         self.status = 0
@@ -71,6 +92,7 @@ class WorkerAnswer:
         self._held = 0
         self._is_complete = False
         self._error: Exception | None = None
+        self._on_settled: Callable[[], None] | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     @property
@@ -101,6 +123,29 @@ class WorkerAnswer:
 
     # Called by the connection
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether its head is here, or there will be none."""
+        return self.status != 0 or self._error is not None
+
+    async def unless_settled(self, rest: Rest) -> bytes | None:
+        """The next piece of the request; None when this is settled before it comes."""
+        try:
+            async with asyncio.timeout(None) as waiting:
+                self._on_settled = lambda: waiting.reschedule(0)
+                return await rest()
+        except TimeoutError:
+            return None
+        finally:
+            self._on_settled = None
+
+    async def wait(self) -> None:
+        """Until something is different: of the answer, or as `look` says."""
+        await self._wait()
+
+    def look(self) -> None:
+        self._wake()
+
     async def head(self) -> None:
         """Wait until `status` and `headers` are set."""
         while not self.status:
@@ -111,7 +156,7 @@ class WorkerAnswer:
     def head_arrived(self, status: int, headers: list[Header]) -> None:
         self.status = status
         self.headers = headers
-        self._wake()
+        self._settled()
 
     def body_arrived(self, data: bytes) -> bool:
         """Take a piece of the body; True when no more should be read from the socket for now."""
@@ -128,7 +173,12 @@ class WorkerAnswer:
     def failed(self, error: Exception) -> None:
         self._error = error
         self._connection = None
+        self._settled()
+
+    def _settled(self) -> None:
         self._wake()
+        if self._on_settled is not None:
+            self._on_settled()
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -165,10 +215,13 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._limits: TimeLimits | None = None
         self._began_at = 0.0
+        self._sent_at = 0.0
         self._heard_at = 0.0
         self._exchanges = 0
         self._received = False
         self._paused = False
+        self._is_sent = True
+        self._is_full = False
         self._headers: list[Header] = []
         self._header_bytes = 0
         self._framing_bytes = 0
@@ -178,11 +231,13 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, head: bytes, body: bytes, limits: TimeLimits) -> WorkerAnswer:
+    async def exchange(
+        self, head: bytes, body: bytes, limits: TimeLimits, rest: Rest | None = None, *, is_chunked: bool = False
+    ) -> WorkerAnswer:
         """Send a request and wait for the head of the answer.
 
         Raises StaleConnection when a reused connection proves closed, UpstreamError otherwise. `limits` hold for the
-        whole exchange, body included. Cancelling closes the connection.
+        whole exchange, body included. Cancelling closes the connection, and so does whatever `rest` raises.
         """
         assert self._answer is None, "a connection carries one exchange at a time"
         transport = self._transport
@@ -193,19 +248,45 @@ class Connection(asyncio.Protocol):
         self._received = False
         self._framing_bytes = 0
         self._limits = limits
-        self._began_at = self._heard_at = self._loop.time()
+        self._began_at = self._sent_at = self._heard_at = self._loop.time()
         self._timer = self._loop.call_at(self._due(limits), self._check_time)
+        self._is_sent = rest is None
+        if rest is not None and is_chunked:
+            body = chunk(body)
         if len(body) <= HIGH_WATER:
             transport.write(head + body)
         else:
             transport.writelines((head, body))
         try:
+            if rest is not None:
+                await self._send_rest(answer, rest, is_chunked=is_chunked)
             await answer.head()
         except BaseException:
             # Not `abort`: whoever was cancelled just when its answer was complete has this connection no more.
             answer.close()
             raise
         return answer
+
+    async def _send_rest(self, answer: WorkerAnswer, rest: Rest, *, is_chunked: bool) -> None:
+        """Until the end of the body, or of the worker's patience with it."""
+        while not answer.is_settled:
+            if self._is_full:
+                await answer.wait()
+                continue
+            piece = await answer.unless_settled(rest)
+            transport = self._transport
+            if piece is None or transport is None:
+                return
+            self._heard_at = self._loop.time()
+            if is_chunked:
+                transport.write(chunk(piece))
+            elif piece:
+                transport.write(piece)
+            if not piece:
+                self._is_sent = True
+                self._sent_at = self._heard_at
+                self._hasten()
+                return
 
     def abort(self) -> None:
         """Close at once; an exchange under way fails."""
@@ -228,6 +309,14 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its class
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        if self._answer is not None:
+            self._answer.look()
 
     def data_received(self, data: bytes) -> None:
         self._received = True
@@ -295,7 +384,7 @@ class Connection(asyncio.Protocol):
         if answer is None or not answer.status or transport is None:
             return  # an interim answer (1xx), or one that failed already
         # Asked here because later it is always false, which would cost a new connection per request.
-        is_reusable = self._parser.should_keep_alive() and transport.get_write_buffer_size() == 0
+        is_reusable = self._parser.should_keep_alive() and self._is_sent and transport.get_write_buffer_size() == 0
         self._end_exchange()
         answer.completed()
         if is_reusable:
@@ -309,8 +398,11 @@ class Connection(asyncio.Protocol):
     def _due(self, limits: TimeLimits) -> float:
         """Loop time at which the first of the limits ends, as things are."""
         answer = self._answer
+        if not self._is_sent:
+            # Its body is still arriving: a client's pace is its listener's to judge, a worker must go on taking it.
+            return min(self._began_at + limits.total, self._heard_at + limits.idle)
         if answer is None or not answer.status:
-            return self._began_at + min(limits.total, limits.first_byte)
+            return min(self._began_at + limits.total, self._sent_at + limits.first_byte)
         if self._paused:
             return self._began_at + limits.total  # it is our client who makes the worker wait
         return min(self._began_at + limits.total, self._heard_at + limits.idle)
@@ -334,6 +426,8 @@ class Connection(asyncio.Protocol):
             self._timer = self._loop.call_at(due, self._check_time)
         elif now >= self._began_at + limits.total:
             self._fail(f"no complete answer within {limits.total:g} s", Failure.TIMEOUT)
+        elif not self._is_sent:
+            self._fail(f"no more of the request was taken for {limits.idle:g} s", Failure.TIMEOUT)
         elif not answer.status:
             self._fail(f"no answer began within {limits.first_byte:g} s", Failure.TIMEOUT)
         else:

@@ -310,9 +310,10 @@ BODIES_AND_ENDPOINTS = (
         "F67",
         "ggml-org/llama.cpp#22215",
         "A form with a file hangs, has a wrong length, loses its key, or is a 500 when its boundary is wrong.",
-        NotOurs(
-            "No multipart endpoint is served: their paths are answered with 404, and a form elsewhere is no JSON.",
-            ("tests/api/test_verbatim.py::test_forms_are_refused_before_a_worker_is_asked",),
+        covered_by(
+            "tests/api/test_uploads.py::test_a_form_arrives_as_it_was_sent",
+            "tests/api/test_uploads.py::test_what_no_worker_can_be_asked",
+            "tests/api/test_forms.py::test_what_can_be_read_in_two_ways_is_refused",
         ),
     ),
     KnownFault(

@@ -95,7 +95,7 @@ def outcomes(passed: Mapping[str, bool]) -> dict[Cell, str]:
 def render(table: Mapping[Cell, str]) -> str:
     """As Markdown."""
     lines = ["| | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
-    for endpoint in ENDPOINTS:
+    for endpoint in (each for each in ENDPOINTS if not each.is_form):
         row = [table.get(Cell(endpoint.path, column), NO) for column in COLUMNS]
         lines.append(f"| `{endpoint.path}` | " + " | ".join(row) + " |")
     return "\n".join(lines)

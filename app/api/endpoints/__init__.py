@@ -11,7 +11,7 @@ from app.core.fleet.service import Service, Task
 
 
 class ProxyEndpoint(NamedTuple):
-    """A path whose POST requests carry `model` in a JSON body and go to a worker of that model that does the task."""
+    """A path whose POST requests carry `model` in their body and go to a worker of that model that does the task."""
 
     path: str
     task: Task
@@ -20,6 +20,8 @@ class ProxyEndpoint(NamedTuple):
     """The body has a `cache_salt` (vLLM 0.32's schema); where it has none, one that is added is ignored or refused."""
     can_stream: bool = False
     """With `"stream": true` in the body, the answer is an event stream."""
+    is_form: bool = False
+    """The body is a form with a file, not JSON."""
 
 
 ENDPOINTS = (
@@ -43,6 +45,8 @@ ENDPOINTS = (
     ProxyEndpoint("/generative_scoring", Task.GENERATE, takes_salt=True),
     ProxyEndpoint("/tokenize", Task.TOKENIZE),
     ProxyEndpoint("/detokenize", Task.TOKENIZE),
+    ProxyEndpoint("/v1/audio/transcriptions", Task.TRANSCRIBE, is_form=True),
+    ProxyEndpoint("/v1/audio/translations", Task.TRANSCRIBE, is_form=True),
 )
 
 SPELLINGS = (

@@ -1,6 +1,6 @@
 """One HTTP exchange with a worker, as those who ask for it and those who carry it out both see it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -12,12 +12,18 @@ Header = tuple[bytes, bytes]
 
 @dataclass(slots=True)
 class Call:
-    """A request to a worker. `target` is path and query; `headers` are ready to send, names in lower case."""
+    """A request to a worker. `target` is path and query; `headers` are ready to send, names in lower case.
+
+    rest: where more of the body comes from, piece by piece and b"" at its end; None when `body` is all. length: of all
+    of it then, None when nobody knows. What was taken of `rest` cannot be taken again.
+    """
 
     method: bytes
     target: bytes
     headers: Sequence[Header]
     body: bytes
+    rest: Callable[[], Awaitable[bytes]] | None = None
+    length: int | None = None
 
 
 class UpstreamError(Exception):

@@ -15,6 +15,7 @@ class RequestFacts:
     key: routing key, from a header or the body, made unique to the tenant; None when the request names none.
     tenant: whose request it is.
     service: what a worker must serve; None when any worker of the model will do.
+    is_sent_once: part of it cannot be sent again, once a worker was connected to.
     needs_logits: it sets parameters that engines refuse while they decode speculatively.
     """
 
@@ -25,3 +26,4 @@ class RequestFacts:
     tenant: str = DEFAULT_TENANT
     service: Service | None = None
     needs_logits: bool = False
+    is_sent_once: bool = False

@@ -13,6 +13,7 @@ class Task(StrEnum):
     POOL = "pool"
     SCORE = "score"
     TOKENIZE = "tokenize"
+    TRANSCRIBE = "transcribe"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
