@@ -1,10 +1,10 @@
 """The data listener's application: which request goes where. Pure ASGI."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from app.api.endpoints import ENDPOINTS
-from app.api.errors import EdgeReason
+from app.api.errors import EdgeReason, Reason
 from app.api.families import Family
 from app.api.headers import request_id
 from app.api.models import MayUse, find_model, list_models
@@ -20,15 +20,22 @@ HEALTH = (b"/health", b"/ping")
 
 
 class DataPlane:
-    """`not_ready` says why this gateway should get no traffic, None when it should."""
+    """not_ready: why this gateway should get no traffic, None when it should. on_refused: told of every refusal of a
+    request that is not the proxy's."""
 
     def __init__(
-        self, proxy: Proxy, router: Router, aliases: Mapping[str, str], not_ready: Callable[[], str | None]
+        self,
+        proxy: Proxy,
+        router: Router,
+        aliases: Mapping[str, str],
+        not_ready: Callable[[], str | None],
+        on_refused: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._proxy = proxy
         self._router = router
         self._aliases = aliases
         self._not_ready = not_ready
+        self._on_refused = on_refused
         self._endpoints = {endpoint.path.encode(): endpoint for endpoint in ENDPOINTS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,26 +56,30 @@ class DataPlane:
         header = self._id_header(scope)
         grant = self._proxy.keys.identify(scope["headers"])
         if isinstance(grant, EdgeReason):
-            await send_refusal(send, Family.OPENAI, grant, headers=[header])
+            await self._refuse(send, grant, headers=[header])
         elif path in self._endpoints or path == MODELS or path.startswith(MODELS + b"/"):
             allowed = b"POST" if path in self._endpoints else b"GET"
             if scope["method"] != allowed.decode():
                 allow = (b"allow", allowed)
-                await send_refusal(send, Family.OPENAI, EdgeReason.METHOD_NOT_ALLOWED, headers=[header, allow])
+                await self._refuse(send, EdgeReason.METHOD_NOT_ALLOWED, headers=[header, allow])
             elif path == MODELS:
                 await send_json(send, 200, list_models(self._router, self._aliases, partial(may_use, grant)), [header])
             else:
                 await self._one_model(path[len(MODELS) + 1 :], partial(may_use, grant), header, send)
         else:
             served = "served are GET /v1/models and POST " + ", ".join(endpoint.path for endpoint in ENDPOINTS)
-            await send_refusal(send, Family.OPENAI, EdgeReason.UNKNOWN_PATH, served, [header])
+            await self._refuse(send, EdgeReason.UNKNOWN_PATH, served, [header])
 
     async def _one_model(self, raw_name: bytes, may: MayUse, header: Header, send: Send) -> None:
         entry = find_model(self._router, self._aliases, raw_name, may)
         if entry is None:
-            await send_refusal(send, Family.OPENAI, RefusalReason.MODEL_NOT_FOUND, headers=[header])
+            await self._refuse(send, RefusalReason.MODEL_NOT_FOUND, headers=[header])
         else:
             await send_json(send, 200, entry, [header])
+
+    async def _refuse(self, send: Send, reason: Reason, detail: str = "", headers: Sequence[Header] = ()) -> None:
+        self._on_refused(reason.value)
+        await send_refusal(send, Family.OPENAI, reason, detail, headers)
 
     async def _health(self, scope: Scope, send: Send) -> None:
         """As vLLM's: 200 and nothing when ready. Open without a key, since load balancers have none."""

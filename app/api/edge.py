@@ -38,6 +38,9 @@ FRAMING_PER_BYTE = 16
 PIPELINE_MAX = 64
 """Requests of one connection that may wait for their turn."""
 
+STALL_LOOKS = 8
+"""How often a client that reads nothing is looked at within the time that it has."""
+
 LINGER_S = 1.0
 """Time for a refused client to read why, and to stop sending."""
 
@@ -61,6 +64,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._window_bytes = 0
         self._stall_timer: asyncio.TimerHandle | None = None
         self._waiting_bytes = 0
+        self._took_at = 0.0
         self._sent_bytes = 0  # of the message after its head, with its framing
         self._body_bytes = 0  # the part of them that is body
         self._head_count = 0
@@ -104,6 +108,11 @@ class EdgeProtocol(HttpToolsProtocol):
         self.transport.close()
 
     @property
+    def refused(self) -> EdgeReason | None:
+        """Why the request that is being read was refused here, and its client told so; None when it was not."""
+        return self._refusal
+
+    @property
     def _answering(self) -> RequestResponseCycle:
         assert self._running is not None
         return self._running
@@ -131,8 +140,8 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._waiting_bytes = self._count_waiting()
-        self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
+        self._disarm_stall()
+        self._arm_stall()
 
     def eof_received(self) -> None:
         self._watch_end()
@@ -306,15 +315,23 @@ class EdgeProtocol(HttpToolsProtocol):
     def _watch_end(self) -> None:
         """A connection that is being closed stays until its last bytes are taken; who takes none is cut then too."""
         if self._stall_timer is None and self.transport.get_write_buffer_size():
-            self._waiting_bytes = self._count_waiting()
-            self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
+            self._arm_stall()
+
+    def _arm_stall(self) -> None:
+        self._waiting_bytes = self._count_waiting()
+        self._took_at = self.loop.time()
+        self._stall_timer = self.loop.call_later(self.limits.write_stall_s / STALL_LOOKS, self._check_stall)
 
     def _check_stall(self) -> None:
         """A slow client is waited for as long as it takes anything at all; one that takes nothing is cut."""
-        waiting = self._count_waiting()
+        waiting, now = self._count_waiting(), self.loop.time()
         if waiting < self._waiting_bytes:
+            self._took_at = now
+        if now < self._took_at + self.limits.write_stall_s:
             self._waiting_bytes = waiting
-            self._stall_timer = self.loop.call_later(self.limits.write_stall_s, self._check_stall)
+            look_s = self.limits.write_stall_s / STALL_LOOKS
+            left_s = self._took_at + self.limits.write_stall_s - now
+            self._stall_timer = self.loop.call_later(max(0.001, min(look_s, left_s)), self._check_stall)
         else:
             self.limits.on_refused(EdgeReason.WRITE_STALL)
             self.transport.abort()

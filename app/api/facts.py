@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from app.api.body import BodyLimits, InvalidBody, parse_body
-from app.api.endpoints import SERVICES
+from app.api.body import LISTS, BodyLimits, InvalidBody, parse_body
+from app.api.endpoints import ENDPOINTS, SERVICES
 from app.api.errors import EdgeReason
 from app.api.splice import replace_member
 from app.core.fleet.exchange import Header
 from app.core.fleet.request import RequestFacts
+
+BATCHES = {each.path: (*LISTS, *each.batches) for each in ENDPOINTS} | {
+    "/v1/responses": tuple(name for name in LISTS if name != "input"),  # there it is a conversation
+}
 
 KEY_HEADERS = (b"x-warmset-key", b"x-session-id")
 """Headers that name what a request belongs together with; `prompt_cache_key` of the body stands between them."""
@@ -46,7 +50,7 @@ def read_request(
 ) -> Inbound | Rejected:
     """Take facts from a JSON body. With an alias for its model, that one value is replaced in the bytes."""
     try:
-        document = parse_body(body, limits)
+        document = parse_body(body, limits, BATCHES[endpoint])
     except InvalidBody as error:
         return Rejected(EdgeReason.INVALID_BODY, str(error), error.param)
     model = document.get("model")

@@ -4,12 +4,14 @@ An error event ends a stream whose head is already sent. It stands alone (a blan
 inside an event), and no end mark follows: a stream that failed must not look complete.
 """
 
+import re
 from enum import Enum
 from typing import Any
 
 import orjson
 
 from app.api.errors import SHAPES, Reason
+from app.api.relay import EventStream
 from app.api.worker_error import WorkerError
 
 
@@ -69,6 +71,19 @@ def error_event(
     if family is Family.ANTHROPIC:
         return b"event: error\ndata: " + body + b"\n\n"
     return b"data: " + body + b"\n\n"
+
+
+LAST_EVENTS = {
+    Family.OPENAI: re.compile(rb"data: ?\[DONE\]"),
+    Family.RESPONSES: re.compile(rb"event: ?response\.(?:completed|failed|incomplete)"),
+    Family.ANTHROPIC: re.compile(rb"event: ?message_stop"),
+}
+
+
+def is_over(family: Family, stream: EventStream) -> bool:
+    """Whether the stream has said that it is complete, whatever becomes of its connection."""
+    last = re.split(rb"\r?\n\r?\n", stream.last_events.rstrip())[-1]
+    return stream.is_between_events and LAST_EVENTS[family].match(last.lstrip()) is not None
 
 
 def _error(

@@ -1,11 +1,15 @@
 """What a request may be before any application sees it, and the answer to one that is not."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.api.errors import SHAPES, EdgeReason
 from app.api.families import Family, error_body
 from app.core.fleet.exchange import Header
+
+HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
+"""RFC 9110 §7.2, a name or address and a port; what is none must be refused (RFC 9112 §3.2)."""
 
 REASONS = {
     400: b"Bad Request",
@@ -44,13 +48,20 @@ def judge_head(url: bytes, headers: Sequence[Header], version: str, limits: Edge
         return EdgeReason.TARGET_TOO_LONG
     if len(headers) > limits.max_headers:
         return EdgeReason.HEAD_TOO_LARGE
-    size = hosts = 0
+    size = hosts = credentials = 0
+    is_plain = version in ("1.0", "1.1")
     for name, value in headers:
         size += len(name) + len(value)
-        hosts += name == b"host"
+        if name == b"host":
+            hosts += 1
+            is_plain &= HOST.fullmatch(value) is not None
+        elif name == b"authorization":
+            credentials += 1
+        elif name == b"transfer-encoding":
+            is_plain &= value.lower() == b"chunked"
     if size > limits.max_head_bytes:
         return EdgeReason.HEAD_TOO_LARGE
-    if hosts != 1 and (hosts > 1 or version != "1.0"):
+    if not is_plain or credentials > 1 or (hosts != 1 and (hosts > 1 or version != "1.0")):
         return EdgeReason.MALFORMED_HTTP
     return None
 

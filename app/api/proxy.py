@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 from app.api.auth import Keys
 from app.api.endpoints import ProxyEndpoint
-from app.api.errors import EdgeReason, Reason
+from app.api.errors import SHAPES, EdgeReason, Reason
 from app.api.facts import Inbound, Rejected, read_request
-from app.api.families import error_event
+from app.api.families import error_event, is_over
 from app.api.headers import is_event_stream, request_id, to_client, to_worker
 from app.api.intake import HeldBodies, Intake
 from app.api.keepalive import HEAD, KeepAlive
@@ -223,7 +223,10 @@ class _Request:
 
     async def _unread(self, why: Ending) -> None:
         """There is no whole body: refuse what came of it, if there is anybody left to tell."""
-        if why is None:
+        refused = self._connection.refused
+        if why is None and refused is not None:
+            self._record.status = SHAPES[refused].status  # told and counted where it was found
+        elif why is None:
             self._record.outcome = Outcome.CLIENT_GONE
         elif isinstance(why, Over):
             await self._limited(why)
@@ -321,7 +324,10 @@ class _Request:
             if stream is not None:
                 piece = stream.whole_events(piece)
                 if is_over:
-                    piece += stream.rest()
+                    rest = stream.rest()
+                    if rest and answer.is_ended_by_close:
+                        raise StreamBroken("the connection ended inside an event")
+                    piece += rest
                 elif not piece:
                     continue
                 stream.saw(piece)
@@ -363,6 +369,10 @@ class _Request:
         self._record.refusal = reason.value
         if stream is None or not self._reply.is_open_ended:
             self._reply.abort()
+        elif reason is EdgeReason.STREAM_BROKEN and is_over(self._family, stream):
+            await self._reply.end_with(b"")  # but for its last chunk it is whole
+            self._record.refusal = ""
+            self._account(stream.last_events)
         else:
             first, last = stream.first_event, stream.last_events
             event = error_event(self._family, reason, detail, first_event=first, last_events=last, said=said)

@@ -83,6 +83,8 @@ def rate_limit_headers(meters: Sequence[Meter], now: float) -> list[Header]:
 
 def retry_headers(over: Over) -> list[Header]:
     """When the request would be let in; whole seconds for everybody, and milliseconds for OpenAI's SDKs."""
+    if over.is_final:
+        return [(b"x-should-retry", b"false")]
     wait_s = over.retry_after_s
     return [(b"retry-after", b"%d" % max(1, ceil(wait_s))), (b"retry-after-ms", b"%d" % max(1, ceil(wait_s * 1000)))]
 

@@ -101,6 +101,9 @@ class _File(_Entry):
 def read_keys_file(path: Path) -> KeySet:
     """The keys and limits of the file. Raises ConfigError with everything that is wrong."""
     entries, problems = read_document(path)
+    if not entries and not problems:
+        # Also what a reader sees of a file that is being written just now.
+        problems = [Problem(str(path), "the file is empty; `keys: []` says that there are none")]
     return keys_of({entry.key: entry.value for entry in entries if entry.value is not None}, f"{path}, ", problems)
 
 

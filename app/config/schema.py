@@ -274,9 +274,17 @@ class Config(BaseModel):
     max_json_keys: Annotated[
         int, Field(ge=16, description="keys at the top level of a body; more are answered with 400"), Offer(DATA)
     ] = 256
+    max_json_nodes: Annotated[
+        int,
+        Field(
+            ge=1000,
+            description="objects, lists and texts of a body, at all levels, keys too; more are answered with 400",
+        ),
+        Offer(DATA),
+    ] = 100_000
     max_string_chars: Annotated[
         int,
-        Field(ge=1024, description="longest text of a body (a prompt, or one of a batch); a longer one gets 400"),
+        Field(ge=1024, description="longest text of a body, wherever it stands; a longer one gets 400"),
         Offer(DATA),
     ] = 16_777_216
     sse_keepalive_secs: Annotated[

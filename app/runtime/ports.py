@@ -21,6 +21,9 @@ class Answer(Protocol):
     headers: list[Header]
     """Names in lower case, values as received; hop-by-hop headers are gone."""
 
+    is_ended_by_close: bool
+    """The end of its body was that of the connection."""
+
     @property
     def is_complete(self) -> bool:
         """The whole body has arrived and was read."""

@@ -70,7 +70,10 @@ class StaleConnection(Exception):
 
 
 class WorkerAnswer:
-    """The answer to one exchange: `status` and `headers` once the head is here, `read()` for the body."""
+    """The answer to one exchange: `status` and `headers` once the head is here, `read()` for the body.
+
+    is_ended_by_close: its end was that of the connection, which cannot be told from a worker that died.
+    """
 
     __slots__ = (
         "_chunks",
@@ -81,6 +84,7 @@ class WorkerAnswer:
         "_on_settled",
         "_waiter",
         "headers",
+        "is_ended_by_close",
         "status",
     )
 
@@ -91,6 +95,7 @@ class WorkerAnswer:
         self._chunks: list[bytes] = []
         self._held = 0
         self._is_complete = False
+        self.is_ended_by_close = False
         self._error: Exception | None = None
         self._on_settled: Callable[[], None] | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -165,8 +170,9 @@ class WorkerAnswer:
         self._wake()
         return self._held > HIGH_WATER
 
-    def completed(self) -> None:
+    def completed(self, *, by_close: bool = False) -> None:
         self._is_complete = True
+        self.is_ended_by_close = by_close
         self._connection = None
         self._wake()
 
@@ -331,11 +337,11 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        if self._answer is not None and self._answer.status and not self._is_delimited:
-            # RFC 9112 §6.3: without a length the body ends where the connection does.
+        if self._answer is not None and self._answer.status and not self._is_delimited and exc is None:
+            # RFC 9112 §6.3: without a length the body ends where the connection does, if that was not torn down.
             answer = self._answer
             self._end_exchange()
-            answer.completed()
+            answer.completed(by_close=True)
         elif self._answer is not None:
             self._fail(f"connection closed: {exc}" if exc else "connection closed")
         self._owner.lost(self)

@@ -87,7 +87,7 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
         # The greeting ends with the keys, so that whoever is served finds workers and limits too.
         await asyncio.wait([tenants.known, serving.stop], return_when=asyncio.FIRST_COMPLETED)
         proxy = _proxy(config, gateway, Keys(ring, wall), admission, metrics, tasks)
-        data = DataPlane(proxy, router, config.model_alias, readiness.problem)
+        data = DataPlane(proxy, router, config.model_alias, readiness.problem, metrics.refused)
         running = tasks.start(listener.run(data, _edge_limits(config, metrics)), "data listener")
         tasks.every(REPORT_S, serving.report, "report")
         start_lag_meter(tasks.start, metrics.loop_lagged, clock=monotonic)
@@ -139,7 +139,13 @@ def _proxy(config: Config, gateway: Gateway, keys: Keys, admission: Admission, m
             config.max_body_bytes,
             config.model_alias,
             config.expose_routing_headers,
-            BodyLimits(config.max_batch_inputs, config.max_n, config.max_string_chars, config.max_json_keys),
+            BodyLimits(
+                config.max_batch_inputs,
+                config.max_n,
+                config.max_string_chars,
+                config.max_json_keys,
+                config.max_json_nodes,
+            ),
             config.max_inflight_body_bytes,
             config.sse_keepalive_secs,
         ),

@@ -57,6 +57,8 @@ class Told:
     outcomes: list[Outcome] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     marks: list[tuple[str, MarkKind]] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    """Of requests that are not the proxy's."""
 
     def decided(self, facts: RequestFacts, verdict: Dispatch | Refuse) -> None: ...
 
@@ -208,7 +210,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             proxy = Proxy(gateway, Keys(ring, wall), tenancy, options, told, tasks, clock, lambda: f"made-{next(ids)}")
             listener = Listener("127.0.0.1", 0, name="data")
             listener.bind()
-            app = DataPlane(proxy, router, aliases or {}, Readiness(router).problem)
+            app = DataPlane(proxy, router, aliases or {}, Readiness(router).problem, told.refusals.append)
             serving = tasks.start(listener.run(app, edge_limits), "listener")
             edge = Edge(router, gateway, upstream, listener, serving, told, tasks, admission, ring, proxy)
 

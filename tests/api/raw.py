@@ -51,3 +51,15 @@ def body_of(raw: bytes) -> bytes:
             return b"".join(body)
         body.append(rest[:length])
         rest = rest[length + 2 :]
+
+
+def dechunk(raw: bytes) -> bytes:
+    """The body of a complete chunked message; an incomplete one fails."""
+    body = b""
+    while True:
+        size, raw = raw.split(b"\r\n", 1)
+        if int(size, 16) == 0:
+            assert raw == b"\r\n"
+            return body
+        body += raw[: int(size, 16)]
+        raw = raw[int(size, 16) + 2 :]

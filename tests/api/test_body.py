@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.body import MAX_DEPTH, BodyLimits, InvalidBody, parse_body
+from app.api.body import MAX_DEPTH, BodyLimits, InvalidBody, count_nodes, parse_body
 
 LIMITS = BodyLimits(max_inputs=4, max_n=3, max_string_chars=50, max_keys=20)
 
@@ -70,6 +70,16 @@ def test_what_all_read_alike(body: bytes) -> None:
     [
         ({"n": 4}, "n"),
         ({"n": 10**30}, "n"),
+        ({"n": "4"}, "n"),
+        ({"n": "1e3"}, "n"),
+        ({"n": "nan"}, "n"),
+        ({"n": "many"}, "n"),
+        ({"data": [{}] * 5}, "data"),
+        ({"inputs": [{}] * 5}, "inputs"),
+        ({"images": ["x"] * 5}, "images"),
+        ({"messages": [{"role": "user", "content": "x" * 51}]}, "messages"),
+        ({"messages": [{"content": [{"type": "text", "text": "x" * 51}]}]}, "messages"),
+        ({"a": [[["x" * 51]]]}, "a"),
         ({"input": ["x"] * 5}, "input"),
         ({"prompt": [[1], [2], [3], [4], [5]]}, "prompt"),
         ({"documents": [{}] * 5}, "documents"),
@@ -88,6 +98,9 @@ def test_limits(document: dict[str, object], param: str | None) -> None:
     "document",
     [
         {"n": 3},
+        {"n": "3"},
+        {"messages": [{"content": "x"}] * 9},
+        {"messages": [{"content": ["x" * 50] * 3}]},
         {"input": ["x" * 50] * 4},
         {"input": []},
         {"prompt": list(range(1000))},
@@ -110,6 +123,60 @@ def test_depth(levels: int, brackets: bytes) -> None:
     else:
         with pytest.raises(InvalidBody, match=f"more than {MAX_DEPTH} levels"):
             parse_body(body, LIMITS)
+
+
+NODES = BodyLimits(max_nodes=100)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":[' + b"[" * 150 + b"]" * 150 + b"]}",
+        b'{"a":[' + b"[]," * 100 + b"1]}",
+        b'{"a":[' + b'{"b":1},' * 50 + b"1]}",
+        b'{"a":{' + b",".join(b'"k%d":1' % number for number in range(100)) + b"}}",
+        b'{"a":[' + b'"x",' * 100 + b"1]}",
+        b'{"a":[' + b'"\\\\",' * 100 + b"1]}",
+        b'{"a":[' + b'"\\"",' * 100 + b"1]}",
+        b'"' * 1000,
+    ],
+)
+def test_what_would_take_a_parser_long_never_gets_to_one(body: bytes) -> None:
+    with pytest.raises(InvalidBody, match="more than 100 objects, lists and texts"):
+        parse_body(body, NODES)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"prompt": '[{"a": [1, 2]}]' * 500},
+        {"prompt": "\\" * 500 + '"[{' * 500},
+        {"prompt": list(range(5000))},
+        {"messages": [{"role": "user", "content": "[" * 200}] * 15},
+    ],
+)
+def test_what_stands_in_texts_is_no_node_and_a_number_is_none(document: dict[str, object]) -> None:
+    body = json.dumps(document).encode()
+    assert parse_body(body, NODES) == document
+
+
+@given(
+    st.recursive(
+        st.none() | st.text('a"\\[{:') | st.integers(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text('b"\\]'), inner),
+    )
+)
+def test_nodes_are_counted_as_they_are(value: object) -> None:
+    def count(value: object) -> int:
+        if isinstance(value, str):
+            return 1
+        if isinstance(value, list):
+            return 1 + sum(map(count, value))
+        return 1 + sum(1 + count(member) for member in value.values()) if isinstance(value, dict) else 0
+
+    expected = count(value)
+    found = count_nodes(json.dumps(value).encode(), enough=expected)
+    assert found == expected or found < expected == 0
 
 
 KEYS = st.sampled_from(["model", "stream", "a", "b", "\u00e9"])

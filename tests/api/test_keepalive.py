@@ -16,6 +16,7 @@ from app.core.fleet.exchange import UpstreamError
 from app.core.fleet.reasons import Failure, Outcome
 from app.core.fleet.tenant import KeySet, Limits
 from tests.api.conftest import Edge, StartEdge, Talk
+from tests.api.raw import dechunk
 from tests.api.test_tenancy import grant
 from tests.fakes.raw_worker import Connected, RawWorker
 from tests.patience import PATIENCE_S
@@ -40,18 +41,6 @@ def post(
 
 def chunked(*pieces: bytes) -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
-
-
-def dechunk(raw: bytes) -> bytes:
-    """The body of a complete chunked message; an incomplete one fails."""
-    body = b""
-    while True:
-        size, raw = raw.split(b"\r\n", 1)
-        if int(size, 16) == 0:
-            assert raw == b"\r\n"
-            return body
-        body += raw[: int(size, 16)]
-        raw = raw[int(size, 16) + 2 :]
 
 
 class Thinker:

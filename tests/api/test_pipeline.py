@@ -212,7 +212,7 @@ async def test_framing_without_a_body_ends(edge: Edge, flood: bytes) -> None:
         pass  # refused while it was still sending
     assert not raw or statuses(raw) == [431]
     await eventually(lambda: edge.told.records)
-    assert edge.told.records[0].status == 0
+    assert edge.told.records[0].status == 431
 
 
 async def test_chunks_of_one_byte_are_a_body(edge: Edge) -> None:

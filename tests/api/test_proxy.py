@@ -11,6 +11,7 @@ import pytest
 from app.api.errors import EdgeReason
 from app.core.fleet.reasons import Failure, Outcome
 from tests.api.conftest import PATIENT, Edge, StartEdge
+from tests.api.raw import dechunk
 from tests.fakes.raw_worker import Connected, RawWorker
 from tests.patience import FOR_EVER_S, eventually, soon, undisturbed
 
@@ -483,18 +484,6 @@ async def test_a_broken_json_answer_breaks_the_connection(edge: Edge) -> None:
             with pytest.raises(httpx.RemoteProtocolError):
                 await client.post(edge.url + "/v1/completions", content=BODY)
         await edge.at_rest()
-
-
-def dechunk(raw: bytes) -> bytes:
-    """The body of a complete chunked message; an incomplete one fails."""
-    body = b""
-    while True:
-        size, raw = raw.split(b"\r\n", 1)
-        if int(size, 16) == 0:
-            assert raw == b"\r\n"
-            return body
-        body += raw[: int(size, 16)]
-        raw = raw[int(size, 16) + 2 :]
 
 
 @pytest.mark.parametrize("when", ["body", "prefill", "stream"])

@@ -134,6 +134,9 @@ async def test_paths_and_methods(edge: Edge) -> None:
             assert answer.status_code == 405
             assert answer.headers["allow"] == "POST"
         assert (await client.post(edge.url + "/v1/models", content=b"{}")).headers["allow"] == "GET"
+        assert (await client.get(edge.url + "/v1/models/nobody")).status_code == 404
+        counted = ["unknown_path"] * 6 + ["method_not_allowed"] * (len(ENDPOINTS) + 1) + ["model_not_found"]
+        assert edge.told.refusals == counted
         assert not worker.requests
 
 

@@ -1,5 +1,6 @@
 """What workers do that they should not, as a client sees it."""
 
+import asyncio
 import json
 
 import httpx
@@ -8,6 +9,7 @@ import pytest
 from app.core.fleet.reasons import Failure, Outcome
 from app.upstream.connection import MAX_HEADER_BYTES, MAX_HEADERS
 from tests.api.conftest import Edge
+from tests.api.raw import STREAM_HEAD, chunk, dechunk, post
 from tests.fakes.raw_worker import Connected, RawWorker
 
 BODY = b'{"model": "m"}'
@@ -55,6 +57,60 @@ async def test_less_than_its_length_breaks_the_connection(edge: Edge) -> None:
         await edge.at_rest()
         record = edge.told.records[0]
         assert (record.outcome, record.refusal) == (Outcome.BROKEN, "stream_broken")
+
+
+CLOSED_AT_THE_END = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: "
+
+
+@pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream"])
+async def test_a_body_that_ends_with_its_connection_is_not_whole_when_that_is_reset(edge: Edge, kind: bytes) -> None:
+    async def resets(connection: Connected) -> None:
+        await connection.read_request()
+        await connection.send(CLOSED_AT_THE_END + kind + b'\r\n\r\ndata: {"a":1}\n\n')
+        await go_on.wait()
+        connection.reset()
+
+    go_on = asyncio.Event()
+    async with RawWorker(resets) as worker:
+        edge.add(worker)
+        talk = await edge.talk(post())
+        raw = await talk.until(b"\n\n")
+        go_on.set()
+        raw += await talk.rest()
+        if kind == b"text/event-stream":
+            assert raw.count(b"worker_stream_broken") == 1
+        else:
+            assert not raw.endswith(b"0\r\n\r\n"), "a clean end"
+        await edge.at_rest()
+        assert edge.told.records[0].outcome is Outcome.BROKEN
+
+
+async def test_a_stream_that_ends_inside_an_event_is_not_whole_whatever_ends_it(edge: Edge) -> None:
+    answer = CLOSED_AT_THE_END + b'text/event-stream\r\n\r\ndata: {"a":1}\n\ndata: {"id'
+    async with RawWorker(says(answer, ends=True)) as worker:
+        edge.add(worker)
+        raw = await (await edge.talk(post())).rest()
+        assert raw.count(b"worker_stream_broken") == 1
+        assert b'{"id' not in raw
+        await edge.at_rest()
+
+
+@pytest.mark.parametrize(
+    ("path", "last"),
+    [
+        (b"/v1/completions", b"data: [DONE]\n\n"),
+        (b"/v1/messages", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'),
+        (b"/v1/responses", b'event: response.completed\ndata: {"type":"response.completed"}\n\n'),
+    ],
+)
+async def test_a_stream_that_said_that_it_is_complete_is(edge: Edge, path: bytes, last: bytes) -> None:
+    """Its worker leaves without the last chunk."""
+    async with RawWorker(says(STREAM_HEAD + chunk(b"data: 1\n\n") + chunk(last), ends=True)) as worker:
+        edge.add(worker)
+        raw = await (await edge.talk(post(path=path))).rest()
+        assert dechunk(raw.split(b"\r\n\r\n", 1)[1]) == b"data: 1\n\n" + last
+        assert raw.endswith(b"0\r\n\r\n")
+        await edge.at_rest()
 
 
 async def test_more_than_its_length_is_dropped_and_its_connection_not_used_again(edge: Edge) -> None:

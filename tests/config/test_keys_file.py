@@ -57,7 +57,13 @@ def test_everything_that_may_stand_in_it(tmp_path: Path) -> None:
         ),
         {"acme": Limits(600.0, 2.5, 3, 4096)},
     )
-    assert read(tmp_path, "") == KeySet()
+    assert read(tmp_path, "keys: []") == KeySet()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# keys\n", "{}"])
+def test_a_file_without_anything_is_one_that_is_being_written(tmp_path: Path, text: str) -> None:
+    """Taken over, it would lock everybody out until the writer is done."""
+    assert problems(tmp_path, text) == ["FILE: the file is empty; `keys: []` says that there are none"]
 
 
 def test_all_problems_are_told_and_no_key_is_quoted(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """A worker on a raw socket that does exactly what a test says, byte by byte."""
 
 import asyncio
+import socket
 import ssl
+import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -37,7 +39,9 @@ class Connected:
             pass
 
     def reset(self) -> None:
-        """End with a reset instead of a clean close."""
+        """End with a reset instead of a clean close, which is what closing is where nothing is unread."""
+        end = self.writer.get_extra_info("socket")
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
 

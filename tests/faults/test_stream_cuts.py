@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.api.conftest import Edge
+from tests.api.raw import dechunk
 from tests.fakes.raw_worker import Connected, RawWorker
 from tests.patience import PATIENCE_S
 
@@ -52,16 +53,6 @@ def read_events(stream: bytes) -> list[str]:
         elif name == "data":
             data.append(value.removeprefix(" "))
     return found
-
-
-def dechunk(raw: bytes) -> bytes:
-    body = b""
-    while True:
-        size, raw = raw.split(b"\r\n", 1)
-        if int(size, 16) == 0:
-            return body
-        body += raw[: int(size, 16)]
-        raw = raw[int(size, 16) + 2 :]
 
 
 class Scripted:

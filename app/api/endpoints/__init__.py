@@ -20,28 +20,30 @@ class ProxyEndpoint(NamedTuple):
     """The body has a `cache_salt` (vLLM 0.32's schema); where it has none, one that is added is ignored or refused."""
     can_stream: bool = False
     """With `"stream": true` in the body, the answer is an event stream."""
+    batches: tuple[str, ...] = ()
+    """Members of the body that may be a batch, beside those of every endpoint that has one."""
     is_form: bool = False
     """The body is a form with a file, not JSON."""
 
 
 ENDPOINTS = (
     ProxyEndpoint("/v1/chat/completions", Task.GENERATE, takes_salt=True, can_stream=True),
-    ProxyEndpoint("/v1/chat/completions/batch", Task.GENERATE, takes_salt=True),
+    ProxyEndpoint("/v1/chat/completions/batch", Task.GENERATE, takes_salt=True, batches=("messages",)),
     ProxyEndpoint("/v1/completions", Task.GENERATE, takes_salt=True, can_stream=True),
     ProxyEndpoint("/v1/responses", Task.GENERATE, Family.RESPONSES, takes_salt=True, can_stream=True),
     ProxyEndpoint("/v1/messages", Task.GENERATE, Family.ANTHROPIC, takes_salt=True, can_stream=True),
     ProxyEndpoint("/v1/messages/count_tokens", Task.GENERATE, Family.ANTHROPIC),
-    ProxyEndpoint("/v1/embeddings", Task.EMBED),
+    ProxyEndpoint("/v1/embeddings", Task.EMBED, takes_salt=True),
     ProxyEndpoint("/v2/embed", Task.EMBED),
-    ProxyEndpoint("/v1/classify", Task.CLASSIFY),
-    ProxyEndpoint("/classify", Task.CLASSIFY),
-    ProxyEndpoint("/v1/pooling", Task.POOL),
-    ProxyEndpoint("/pooling", Task.POOL),
-    ProxyEndpoint("/v1/score", Task.SCORE),
-    ProxyEndpoint("/score", Task.SCORE),
-    ProxyEndpoint("/v1/rerank", Task.SCORE),
-    ProxyEndpoint("/v2/rerank", Task.SCORE),
-    ProxyEndpoint("/rerank", Task.SCORE),
+    ProxyEndpoint("/v1/classify", Task.CLASSIFY, takes_salt=True),
+    ProxyEndpoint("/classify", Task.CLASSIFY, takes_salt=True),
+    ProxyEndpoint("/v1/pooling", Task.POOL, takes_salt=True),
+    ProxyEndpoint("/pooling", Task.POOL, takes_salt=True),
+    ProxyEndpoint("/v1/score", Task.SCORE, takes_salt=True),
+    ProxyEndpoint("/score", Task.SCORE, takes_salt=True),
+    ProxyEndpoint("/v1/rerank", Task.SCORE, takes_salt=True),
+    ProxyEndpoint("/v2/rerank", Task.SCORE, takes_salt=True),
+    ProxyEndpoint("/rerank", Task.SCORE, takes_salt=True),
     ProxyEndpoint("/generative_scoring", Task.GENERATE, takes_salt=True),
     ProxyEndpoint("/tokenize", Task.TOKENIZE),
     ProxyEndpoint("/detokenize", Task.TOKENIZE),

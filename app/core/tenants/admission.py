@@ -26,9 +26,19 @@ class Ticket:
             meter.begin(now)
 
     def hold(self, size: int) -> Over | None:
-        """Count so many more bytes of the body, until `close`. What exceeds a limit is not counted."""
+        """Count so many more bytes of the body, until `close`. What exceeds a limit is not counted.
+
+        A request that is the only one to hold bytes here may hold as many as the whole limit: a body cannot be divided
+        as a limit is, and one that no process's share had room for would be refused for ever.
+        """
         for meter in self.meters:
-            if meter.bytes is not None and meter.bytes_held + size > meter.bytes:
+            if meter.bytes is None:
+                continue
+            whole = meter.limits.in_flight_bytes or 0
+            if self._bytes + size > whole:
+                return Over("in-flight bytes", meter.scope, CLEARS_S, is_final=True)
+            is_alone = meter.bytes_held == self._bytes
+            if meter.bytes_held + size > (whole if is_alone else meter.bytes):
                 meter.refused_bytes += size
                 return Over("in-flight bytes", meter.scope, CLEARS_S)
         for meter in self.meters:

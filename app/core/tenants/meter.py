@@ -14,11 +14,15 @@ LONGEST_WAIT_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Why a request may not begin: which limit is used up, whose it is, and when it is worth another try."""
+    """Why a request may not begin: which limit is used up, whose it is, and when it is worth another try.
+
+    is_final: never; it is more than the whole limit.
+    """
 
     what: str
     scope: str
     retry_after_s: float
+    is_final: bool = False
 
 
 class Meter:

@@ -77,6 +77,22 @@ def test_bytes_in_flight() -> None:
     assert admission.report()["tenant t"][WANTED_BYTES] == 100 + 41
 
 
+def test_one_body_may_be_as_large_as_the_whole_limit_and_none_larger() -> None:
+    """A share that no body fits into would refuse it for ever, in each of sixteen processes."""
+    admission = limited(Limits(in_flight_bytes=100))
+    admission.set_shares({}, 16, 3, 0.0)
+    one, two = let_in(admission), let_in(admission)
+    assert one.hold(50) is one.hold(50) is None
+    refused = two.hold(1)
+    assert refused is not None
+    assert not refused.is_final
+    more = one.hold(1)
+    assert more is not None
+    assert more.is_final
+    one.close(0, 0.0)
+    assert two.hold(100) is None
+
+
 def test_a_key_may_have_limits_of_its_own_and_counts_for_its_tenant() -> None:
     small = grant("small", limits=Limits(concurrency=1))
     admission = limited(Limits(concurrency=2), grant(), small)
