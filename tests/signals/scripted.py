@@ -48,6 +48,7 @@ class ScriptedWorker:
         self.most_at_once: Counter[str] = Counter()
         self.delay_s = 0.0
         self.held: set[str] = set()
+        self._waiting: Counter[str] = Counter()
         self._let_go = asyncio.Event()
         self.drip_s = 0.0
         self.once_per_connection = False
@@ -81,9 +82,9 @@ class ScriptedWorker:
         self.asked.clear()
 
     async def hold(self, path: str) -> None:
-        """Wait until somebody who asks for `path` after this is made to wait for his answer."""
+        """Wait until somebody who asks for `path` is made to wait for his answer."""
         self.held.add(path)
-        await self.asked_again(path, 1)
+        await eventually(lambda: self._waiting[path])
 
     def let_go(self) -> None:
         self.held.clear()
@@ -110,7 +111,9 @@ class ScriptedWorker:
                 self.most_at_once[path] = max(self.most_at_once[path], self.busy[path])
                 await asyncio.sleep(self.delay_s)
                 if path in self.held:
+                    self._waiting[path] += 1
                     await self._let_go.wait()
+                    self._waiting[path] -= 1
                 self.busy[path] -= 1
                 answer = self.answers.get(path, (404, b"{}"))
                 if answer is None:
