@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from app.api.auth import Keys
-from app.api.errors import EdgeReason
+from app.api.errors import SHAPES, EdgeReason
 from app.api.monitoring import readiness
 from app.core.fleet.errors import DestinationRefused, NameUnknown, StoreUnavailable
 from app.core.fleet.registry import Registration
@@ -192,7 +192,8 @@ class _Guard:
         self._was_keyed = self._was_keyed or self._keys.ring.has_plane(Plane.ADMIN)
         found = self._keys.identify(scope["headers"]) if self._was_keyed else None
         if found is EdgeReason.WRONG_PLANE:
-            return _error(403, "This key is not for the admin API.", headers={"connection": "close"})
+            message = "This key is not for the admin API."
+            return _error(403, message, code=SHAPES[found].code, headers={"connection": "close"})
         if isinstance(found, EdgeReason):
             message = "No valid admin key. Send it as 'Authorization: Bearer KEY'."
             return _error(401, message, headers={"www-authenticate": "Bearer", "connection": "close"})

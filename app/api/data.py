@@ -7,9 +7,10 @@ from app.api.endpoints import ENDPOINTS
 from app.api.errors import EdgeReason, Reason
 from app.api.families import Family
 from app.api.headers import request_id
+from app.api.limits import has_body
 from app.api.models import MayUse, find_model, list_models
 from app.api.proxy import Proxy
-from app.api.respond import Receive, Scope, Send, send_json, send_refusal
+from app.api.respond import Receive, Scope, Send, send_json, send_refusal, without_the_body
 from app.core.fleet.exchange import Header
 from app.core.fleet.reasons import RefusalReason
 from app.core.router import Router
@@ -46,7 +47,10 @@ class DataPlane:
         endpoint = self._endpoints.get(path)
         if endpoint is not None and scope["method"] == "POST":
             await self._proxy.serve(endpoint, scope, receive, send)
-        elif path in HEALTH:
+            return
+        if has_body(scope["headers"]):
+            send = without_the_body(scope, send)
+        if path in HEALTH:
             await self._health(scope, send)
         else:
             await self._answer(path, scope, send)

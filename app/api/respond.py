@@ -38,3 +38,17 @@ async def send_refusal(
         extra.append((b"www-authenticate", b"Bearer"))
     await send_json(send, shape.status, error_body(family, reason, detail, param), extra)
     return shape.status
+
+
+def without_the_body(scope: Scope, send: Send) -> Send:
+    """A `send` for answers to requests whose body nobody reads: the connection ends with them, and takes no more."""
+    connection = scope["extensions"]["warmset"]["connection"]
+
+    async def send_and_linger(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], (b"connection", b"close")]
+        elif not message.get("more_body"):
+            connection.linger_after_response()
+        await send(message)
+
+    return send_and_linger

@@ -88,6 +88,8 @@ class Fleet:
             await self._destinations.addresses(registration.url)
         present = self._registered.get(registration.id)
         if present is not None:
+            if present.url != registration.url:
+                raise ValueError(f"a worker is registered there as {present.url}; delete that first")
             return present, False
         await self._store.register(registration)
         self._adopt(registration)

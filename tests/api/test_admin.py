@@ -434,6 +434,8 @@ async def test_keys_of_the_admin_plane_open_it_and_their_loss_does_not(fleet: Fa
         ]
         ring.replace(grants)
         assert [await status(key) for key in (None, "ops", "user", "else")] == [401, 200, 403, 401]
+        wrong = await http.get("/status", headers={"authorization": "Bearer user"})
+        assert error(wrong)["code"] == "wrong_plane"
         ring.replace(grants[1:])
         assert [await status(key) for key in (None, "ops", "user")] == [401, 401, 403]
 

@@ -10,6 +10,7 @@ from app.api.errors import SHAPES, EdgeReason
 from app.api.families import ANTHROPIC_TYPES, Family, error_body
 from app.core.fleet.reasons import RefusalReason
 from tests.api.conftest import Edge, StartEdge
+from tests.api.raw import headers_of, status_of
 from tests.fakes.raw_worker import RawWorker
 
 
@@ -182,3 +183,24 @@ async def test_bad_http_is_refused_in_openais_shape(edge: Edge) -> None:
     assert head.startswith(b"HTTP/1.1 400 ")
     assert json.loads(body)["error"]["code"] == "malformed_http"
     talk.leave()
+
+
+@pytest.mark.parametrize("target", [b"POST /nope", b"GET /v1/models", b"POST /health", b"GET /v1/completions"])
+async def test_a_body_that_nobody_reads_is_not_taken(edge: Edge, target: bytes) -> None:
+    """However large it is, and however slowly it comes: the answer is there, and the connection ends with it."""
+    async with RawWorker() as worker:
+        edge.add(worker)
+        talk = await edge.talk(target + b" HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n")
+        raw = await talk.rest()
+        assert raw.count(b"HTTP/1.1 ") == 1
+        assert headers_of(raw)[b"connection"] == b"close"
+        assert not worker.requests
+
+
+async def test_one_that_follows_its_answer_does_not_keep_the_connection(edge: Edge) -> None:
+    async with RawWorker() as worker:
+        edge.add(worker)
+        talk = await edge.talk(b"GET /health HTTP/1.1\r\nhost: g\r\n\r\n")
+        await talk.until(b"\r\n\r\n")
+        talk.writer.write(b"GET /v1/models HTTP/1.1\r\nhost: g\r\ncontent-length: 1000000\r\n\r\n" + b"x" * 1000)
+        assert status_of(await talk.rest()) == 200

@@ -175,6 +175,8 @@ async def test_a_worker_added_here_is_there_for_all_and_a_removal_too() -> None:
     added, created = await one.fleet.add(A + "/")
     assert (created, added.source) == (True, WorkerSource.ADMIN)
     assert await one.fleet.add(A) == (added, False)
+    with pytest.raises(ValueError, match="registered there as http://"):
+        await one.fleet.add(A.replace("http://", "https://"))
     await two.sync()
     assert two.workers == ["a:1"]
     assert await two.fleet.remove("a:1", "not-this") == "other_incarnation"
