@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from app.api.errors import SHAPES, EdgeReason
 from app.api.families import Family, error_body
@@ -10,14 +11,6 @@ from app.core.fleet.exchange import Header
 
 HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]*")
 """RFC 9110 §7.2, a name or address and a port; what is none must be refused (RFC 9112 §3.2)."""
-
-REASONS = {
-    400: b"Bad Request",
-    408: b"Request Timeout",
-    414: b"URI Too Long",
-    429: b"Too Many Requests",
-    431: b"Request Header Fields Too Large",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +71,4 @@ def refusal(reason: EdgeReason) -> bytes:
     body = error_body(Family.OPENAI, reason)
     retry = b"retry-after: %d\r\n" % shape.retry_after_s if shape.retry_after_s is not None else b""
     head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n%scontent-length: %d\r\nconnection: close\r\n\r\n"
-    return head % (shape.status, REASONS.get(shape.status, b"Error"), retry, len(body)) + body
+    return head % (shape.status, HTTPStatus(shape.status).phrase.encode(), retry, len(body)) + body
