@@ -43,7 +43,8 @@ DEFAULT_CHECKS = (
     Check("lint", _module("ruff", "check", "--quiet", *CODE)),
     Check("types", _module("mypy")),
     Check("contracts", (str(Path(sys.executable).with_name("lint-imports")), "--no-cache")),
-    Check("tests", _pytest(*(f"--ignore={folder}" for folder in LANES.values()))),
+    # Two at a time: most of them wait for something most of the time.
+    Check("tests", _pytest("-n", "2", "--dist", "loadgroup", *(f"--ignore={folder}" for folder in LANES.values()))),
 )
 
 

@@ -163,7 +163,8 @@ class Router:
         tried = self._on_trial(lane) if lane.trials or lane.shed else None
         if tried is None and not lane.eligible:
             return (_nobody(lane, now),)
-        ranking = self.policy.rank(facts, lane, self._rng, now)
+        # A policy ranks somebody: where only a trial may be made, nobody follows it.
+        ranking = self.policy.rank(facts, lane, self._rng, now) if lane.eligible else iter(())
         if tried is not None:
             tried.hold(tried.sheet.trial_began(now))
             choice = Choice(tried, ChoiceReason.TRIAL)

@@ -193,3 +193,24 @@ def test_time_must_not_run_backwards() -> None:
     script.healthy("a")
     with pytest.raises(AssertionError, match="backwards"):
         script.router.handle(RequestFinished(1, Outcome.SERVED), 0.5)
+
+
+@pytest.mark.parametrize("policy", [policy.name for policy in POLICIES])
+@pytest.mark.parametrize("end", [Failure.CONNECT, Failure.TIMEOUT, 429, 500])
+def test_a_trial_of_the_only_worker_that_fails_is_refused(policy: str, end: Failure | int) -> None:
+    """There is nobody to go on to, and no policy is asked to rank nobody."""
+    script = Script(policy)
+    script.healthy("a")
+    first = script.dispatched()
+    script >> DispatchAccepted(first.token, 429, 1.0)
+    script >> RequestFinished(first.token, Outcome.SERVED)
+    script.now += 2
+    tried = script.dispatched()
+    assert tried.reason is ChoiceReason.TRIAL
+    if isinstance(end, Failure):
+        assert isinstance(script.fail(tried.token, end), Refuse)
+    else:
+        assert not any(isinstance(command, Dispatch) for command in script >> DispatchAccepted(tried.token, end, 1.0))
+        script >> RequestFinished(tried.token, Outcome.SERVED)
+    assert script.in_flight() == {"a": 0}
+    assert script.router.workers["a"].sheet.has_token(script.now)

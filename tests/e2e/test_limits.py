@@ -53,6 +53,7 @@ LIMITS = (
     Limit("max_batch_inputs", "4", post(body_of(prompt=["x"] * 5)), 400, "invalid_body"),
     Limit("max_n", "3", post(body_of(n=4)), 400, "invalid_body"),
     Limit("max_json_keys", "16", post(body_of(**{f"k{n}": 1 for n in range(14)})), 400, "invalid_body"),
+    Limit("max_json_nodes", "1000", post(body_of(pad=["x"] * 1100)), 400, "invalid_body"),
     Limit("max_string_chars", "1024", post(body_of(prompt="x" * 1025)), 400, "invalid_body"),
     Limit("", "", post(b'{"a": %s}' % (b"[" * 300 + b"]" * 300)), 400, "invalid_body"),
 )

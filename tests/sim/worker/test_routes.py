@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from app.api.endpoints import SERVICES
+from app.core.fleet.service import Task
 from app.sim.worker.app import App
 from app.sim.worker.http import Exchange, Message, Route
 from app.sim.worker.options import WorkerOptions
@@ -50,7 +51,8 @@ def test_a_get_tells_what_is_served(kind: str, path: str, worker_of: Callable[[s
 
 def test_what_the_gateway_passes_on_is_served_by_some_worker() -> None:
     served = set(PATHS) - set(NOT_SERVED)
-    assert all(not served.isdisjoint(service.spellings) for service in SERVICES.values())
+    services = [service for service in SERVICES.values() if service.task is not Task.TRANSCRIBE]  # it hears nothing
+    assert all(not served.isdisjoint(service.spellings) for service in services)
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/nothing", "/v2/embed", "/inference/v1/generate"])
