@@ -36,7 +36,7 @@ from app.core.fleet.request import RequestFacts
 from app.core.fleet.rng import Rng
 from app.core.overload.evidence import OF_FAILURE, OF_OUTCOME, Evidence, of_status
 from app.core.overload.health import Health
-from app.core.overload.marks import Mark
+from app.core.overload.marks import FOR_EVER, Mark
 from app.core.overload.retries import MAX_RETRIES, RetryBudget
 from app.core.overload.settings import OverloadSettings
 from app.core.routing.marking import NOTHING, Marking
@@ -253,7 +253,11 @@ class Router:
             return None
         failed = request.state
         following = next(
-            (choice.worker for choice in request.ranking if choice.worker is not failed and self._takes(choice.worker)),
+            (
+                choice.worker
+                for choice in request.ranking
+                if choice.worker is not failed and self._takes(request.facts.model, choice.worker)
+            ),
             None,
         )
         if following is None or not self._budget.withdraw(self._now):
@@ -331,11 +335,14 @@ class Router:
         if not event.healthy:
             told = self._marking.probe_failed(state, self._now, reachable=event.reachable)
             if state.health.probe_failed(reachable=event.reachable) or told:
+                if state.health.state is Health.UNHEALTHY:
+                    state.unwell_at = min(self._now, state.unwell_at)
                 self._judge_again(state)
             return told
         state.accrual.probe_succeeded()
         if state.health.probe_succeeded():
             # New, or back from where it was not well: either way its caches are cold and it is not known how it does.
+            state.unwell_at = FOR_EVER
             state.hold(state.sheet.started(self._now))
             self._judge_again(state)
         return NOTHING
@@ -368,10 +375,9 @@ class Router:
         state = self._workers.get(worker_id)
         return state if state is not None and state.worker.incarnation == incarnation else None
 
-    def _takes(self, state: WorkerState) -> bool:
-        """Whether a worker of an older ranking may still be asked."""
-        is_marked = state.sheet.until(self._now) > self._now
-        return self._is_present(state) and not state.is_draining and not is_marked
+    def _takes(self, model: str, state: WorkerState) -> bool:
+        """Whether a worker of an older ranking may still be asked: as its pool stands by now."""
+        return self._is_present(state) and model in state.worker.models and self._pools[model].takes(state)
 
     def _is_present(self, state: WorkerState) -> bool:
         return self._workers.get(state.worker.id) is state

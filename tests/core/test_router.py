@@ -7,13 +7,14 @@ from app.core.fleet.events import (
     DispatchAccepted,
     HealthReported,
     LoadSampled,
+    MarkTold,
     RequestFinished,
     WorkerDraining,
     WorkerGone,
     WorkerSeen,
 )
 from app.core.fleet.load import LoadSample
-from app.core.fleet.reasons import ChoiceReason, Failure, Outcome, RefusalReason
+from app.core.fleet.reasons import ChoiceReason, Failure, MarkKind, Outcome, RefusalReason
 from app.core.router import MAX_ATTEMPTS
 from app.core.routing.policies import POLICIES
 from tests.core.script import Script, worker
@@ -214,3 +215,15 @@ def test_a_trial_of_the_only_worker_that_fails_is_refused(policy: str, end: Fail
         script >> RequestFinished(tried.token, Outcome.SERVED)
     assert script.in_flight() == {"a": 0}
     assert script.router.workers["a"].sheet.has_token(script.now)
+
+
+def test_a_suspected_worker_that_serves_in_a_panic_is_failed_over_to() -> None:
+    script = Script()
+    script.healthy("a", "b", "c")
+    for name, reporter in (("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")):
+        script >> MarkTold(name, "1", reporter, MarkKind.FAILING, 1, -1, script.now + 100)
+    assert [state.worker.id for state in script.router.pools["m"].eligible] == ["a", "c"], "a was suspected first"
+    (of_c,) = [dispatch for dispatch in (script.dispatched(), script.dispatched()) if dispatch.worker.id == "c"]
+    verdict = script.fail(of_c.token)
+    assert isinstance(verdict, Dispatch)
+    assert (verdict.worker.id, verdict.reason) == ("a", ChoiceReason.FAILOVER)

@@ -27,7 +27,8 @@ class Member(NamedTuple):
 
     is_willing: by operator and pin. was_healthy: whether this incarnation ever was. can_connect: by the last probes.
     sheet: what is held against it.
-    is_latched: it looks overloaded by its own numbers, and latch_ends when that is known no longer.
+    is_latched: it looks overloaded by its own numbers, and latch_ends when that is known no longer. unwell_at: since when
+    its `/health` says no.
     """
 
     is_willing: bool
@@ -37,6 +38,12 @@ class Member(NamedTuple):
     sheet: MarkSheet
     is_latched: bool = False
     latch_ends: float = FOR_EVER
+    unwell_at: float = FOR_EVER
+
+    @property
+    def suspected_at(self) -> float:
+        """When the oldest of what stands against it came."""
+        return min(self.unwell_at, self.sheet.marked_from)
 
 
 class Standing(NamedTuple):
@@ -88,7 +95,7 @@ def judge(members: Sequence[Member], now: float) -> Standing:
     count = sum(member.is_willing for member in members)
     too_many = len(suspected) - (0 if count == 1 else max(1, int(MOST_SUSPECTED * count)))
     if too_many > 0:
-        suspected.sort(key=lambda place: members[place].sheet.trial_from)
+        suspected.sort(key=lambda place: members[place].suspected_at)
     believed_again = suspected[: max(0, too_many)]
     eligible = good + believed_again
     panic = bool(believed_again)

@@ -103,7 +103,8 @@ class MarkSheet:
     """What one router holds against one incarnation of a worker.
 
     seq, healthy_seq: the highest observation seen, and the highest healthy one. marks: at most one of each reporter
-    and kind; some may be over. strikes: by kind. on_trial: marked for since a trial passed. trial_from: when
+    and kind; some may be over. strikes: by kind. on_trial: marked for since a trial passed. marked_from: when the first
+    of that was. trial_from: when
     the trial could begin. token_until: until when the one trial at a time is taken. ramp_from: when it came back.
     """
 
@@ -112,6 +113,7 @@ class MarkSheet:
     marks: tuple[Mark, ...] = ()
     strikes: tuple[Strikes, ...] = NO_STRIKES
     on_trial: frozenset[MarkKind] = frozenset()
+    marked_from: float = FOR_EVER
     trial_from: float = NEVER
     token_until: float = NEVER
     ramp_from: float = NEVER
@@ -209,7 +211,9 @@ class MarkSheet:
         return replace(self, ramp_from=now)
 
     def _back(self, now: float) -> "MarkSheet":
-        return replace(self, on_trial=frozenset(), trial_from=NEVER, token_until=NEVER, ramp_from=now)
+        return replace(
+            self, on_trial=frozenset(), marked_from=FOR_EVER, trial_from=NEVER, token_until=NEVER, ramp_from=now
+        )
 
     def _with(self, mark: Mark, now: float) -> "MarkSheet":
         marks = tuple(other for other in self.marks if other.until > now and _name(other) != _name(mark))
@@ -218,7 +222,8 @@ class MarkSheet:
         if mark not in honoured:
             return after
         kinds = self.on_trial.union(other.kind for other in honoured)
-        return replace(after, on_trial=kinds, trial_from=max(other.until for other in honoured))
+        until = max(other.until for other in honoured)
+        return replace(after, on_trial=kinds, marked_from=min(now, self.marked_from), trial_from=until)
 
     def _holding(self, now: float) -> list[Mark]:
         if not self.marks:

@@ -6,7 +6,7 @@ from app.core.overload.accrual import Accrual
 from app.core.overload.eligibility import Member
 from app.core.overload.health import HealthTracker
 from app.core.overload.latch import OverloadLatch
-from app.core.overload.marks import NEVER, RAMP_S, MarkSheet
+from app.core.overload.marks import FOR_EVER, NEVER, RAMP_S, MarkSheet
 from app.core.overload.settings import OverloadSettings
 
 
@@ -17,7 +17,7 @@ class WorkerState:
     sample: the engine's last own word, None while there is none. assumed_load: of others, while that is not known.
     is_draining: an operator wants it to finish what it has, and to get nothing new.
     sheet: what is held against it. ramp_until: end of its slow start. tried_at: when it was last tried although it said
-    that it is overloaded.
+    that it is overloaded. unwell_at: since when it is unhealthy, FOR_EVER while it is not.
     """
 
     __slots__ = (
@@ -31,6 +31,7 @@ class WorkerState:
         "sample",
         "sheet",
         "tried_at",
+        "unwell_at",
         "worker",
     )
 
@@ -43,6 +44,7 @@ class WorkerState:
         self.sheet = MarkSheet()
         self.ramp_until = NEVER
         self.tried_at = NEVER
+        self.unwell_at = FOR_EVER
         self.in_flight = 0
         self.assumed_load = 0
         self.sample: LoadSample | None = None
@@ -79,4 +81,5 @@ class WorkerState:
             self.sheet,
             self.latch.holds(now),
             self.latch.frees_at(now),
+            self.unwell_at,
         )
