@@ -19,11 +19,11 @@ from app.api.monitoring import Monitoring
 from app.config.addresses import is_loopback
 from app.config.schema import Config
 from app.core.fleet.allow import DestinationRules, parse_allow_list
-from app.core.fleet.events import Event, HealthReported, LoadSampled, WorkerDraining, WorkerSeen
+from app.core.fleet.events import Event
 from app.core.fleet.tenant import Plane
 from app.core.journal import FleetEvent, to_record
-from app.core.overload.health import Health
 from app.core.router import Router
+from app.core.routing.facts import facts_of
 from app.core.routing.policies import make_policy
 from app.core.tenants.division import Division
 from app.runtime import marks, tenancy
@@ -46,7 +46,7 @@ from app.telemetry.merge import MergedMetrics, snapshot
 from app.telemetry.metrics import Metrics
 from app.wiring.chance import streams_of_chance
 from app.wiring.launch import Assignment, launch_serving
-from app.wiring.serving import overload_settings, pins
+from app.wiring.serving import overload_settings, pins, thresholds
 from app.wiring.tenants import admin_ring, keys_file, with_hash_keys
 
 SYNC_S = 1.0
@@ -277,21 +277,8 @@ class ControlProcess:
         return self._processes.in_flight(worker)
 
     def _greeting(self) -> list[Message]:
-        """What a new process must know: each worker, and whether it is healthy."""
-        facts: list[FleetEvent] = []
-        for state in self.router.workers.values():
-            worker, health = state.worker, state.health.state
-            facts.append(WorkerSeen(worker))
-            if state.is_draining:
-                facts.append(WorkerDraining(worker.id, True))
-            if health is Health.HEALTHY:
-                facts.append(HealthReported(worker.id, worker.incarnation, healthy=True))
-                if state.sample is not None:
-                    # Its number too: evidence that comes before the next sample is newer than this one.
-                    facts.append(LoadSampled(worker.id, worker.incarnation, state.sample))
-            elif health is Health.UNHEALTHY:
-                failed = HealthReported(worker.id, worker.incarnation, healthy=False)
-                facts += [failed] * self.config.health_failure_threshold
+        """What a new process must know of workers and tenants."""
+        facts = [fact for state in self.router.workers.values() for fact in facts_of(state, thresholds(self.config))]
         return [
             *({"kind": "fact", "record": to_record(fact)} for fact in facts),
             *self._marks.greeting(),

@@ -121,9 +121,13 @@ def pins(config: Config) -> dict[str, Pin]:
     return {model: pool.pin() for model, pool in config.pools.items()}
 
 
+def thresholds(config: Config) -> HealthThresholds:
+    return HealthThresholds(config.health_failure_threshold, config.health_success_threshold)
+
+
 def overload_settings(config: Config) -> OverloadSettings:
     return OverloadSettings(
-        HealthThresholds(config.health_failure_threshold, config.health_success_threshold),
+        thresholds(config),
         Thresholds(config.overload_waiting_requests, config.overload_kv_usage),
     )
 

@@ -27,8 +27,8 @@ class Member(NamedTuple):
 
     is_willing: by operator and pin. was_healthy: whether this incarnation ever was. can_connect: by the last probes.
     sheet: what is held against it.
-    is_latched: it looks overloaded by its own numbers, and latch_ends when that is known no longer. unwell_at: since when
-    its `/health` says no.
+    is_latched: it looks overloaded by its own numbers, and latch_ends when that is known no longer.
+    unwell_at: since when its `/health` says no.
     """
 
     is_willing: bool
