@@ -3,8 +3,7 @@
     workers    {"until": ms or 0, "registration": {"v": 1, "id", "url", "incarnation", "source"}}
     processes  {"until": ms, "at": ms, "load": {"v": 1, "in_flight": {worker: n},
                 "samples": {worker: [age_ms, running, waiting, own_in_flight, kv_usage or null]}}}
-    usage      {"until": ms, "usage": {"v": 1, "processes": n, "scopes": {hash of the scope: [row, ...]}}}
-
+    usage      {"until": ms, "at": ms, "usage": {"v": 1, "processes": n, "scopes": {hash of the scope: [row, ...]}}}
     held       {"until": ms, "at": ms, "marks": {"v": 1, "held":
                 [[worker, incarnation, reporter, kind, number, ms left], ...]}}
 

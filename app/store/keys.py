@@ -3,7 +3,7 @@
     {prefix}{registry}:workers   hash    worker id -> registration, see codec.py     no TTL (ADMIN entries stay)
     {prefix}{registry}:removed   zset    worker id, scored by the ms at which its removal is forgotten
     {prefix}{load}:processes     hash    process id -> load, see codec.py            TTL: that of the youngest load
-    {prefix}{tenants}:usage      hash    gateway id -> usage, see codec.py           TTL: that of the youngest usage
+    {prefix}{tenants}:usage      hash    gateway id -> usage, see codec.py           TTL: that of the longest usage
     {prefix}{marks}:held         hash    gateway id -> its marks, see codec.py       TTL: that of the longest mark
 
 The part in braces is written with its braces: it is the hash tag, so the keys of one script share a slot of a Cluster,

@@ -158,10 +158,8 @@ class RedisStore:
 
     async def exchange_usage(self, usage: GatewayUsage) -> Sequence[GatewayUsage]:
         """Publish this gateway's usage for 5 s, and read that of every live gateway, this one's too."""
-        arguments: Arguments = [usage.gateway, self._load_ms, encode_usage(usage)]
-        live = await self._run(scripts.EXCHANGE_USAGE, [self._keys.usage], arguments)
-        if not isinstance(live, list):
-            raise StoreUnavailable("the store answered something else than was asked")
+        arguments: Arguments = [usage.gateway, self._load_ms, "usage", encode_usage(usage)]
+        _, live = self._shape(await self._run(scripts.EXCHANGE, [self._keys.usage], arguments), 2)
         return self._decoded("usage", live, decode_usage)
 
     # Marks
@@ -171,9 +169,8 @@ class RedisStore:
 
         `now` is the clock of their deadlines, and of those that are returned.
         """
-        arguments: Arguments = [marks.gateway, life_of(marks, now), encode_marks(marks, now)]
-        reply = await self._run(scripts.EXCHANGE_MARKS, [self._keys.marks], arguments)
-        server_ms, live = self._shape(reply, 2)
+        arguments: Arguments = [marks.gateway, life_of(marks, now), "marks", encode_marks(marks, now)]
+        server_ms, live = self._shape(await self._run(scripts.EXCHANGE, [self._keys.marks], arguments), 2)
         return self._decoded("marks", live, lambda gateway, value: decode_marks(gateway, value, int(server_ms), now))
 
     async def close(self) -> None:
