@@ -371,7 +371,7 @@ class _Request:
             self._reply.abort()
         elif reason is EdgeReason.STREAM_BROKEN and is_over(self._family, stream):
             await self._reply.end_with(b"")  # but for its last chunk it is whole
-            self._record.refusal = ""
+            self._record.refusal, self._record.outcome = "", Outcome.SERVED
             self._account(stream.last_events)
         else:
             first, last = stream.first_event, stream.last_events

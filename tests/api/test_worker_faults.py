@@ -111,6 +111,7 @@ async def test_a_stream_that_said_that_it_is_complete_is(edge: Edge, path: bytes
         assert dechunk(raw.split(b"\r\n\r\n", 1)[1]) == b"data: 1\n\n" + last
         assert raw.endswith(b"0\r\n\r\n")
         await edge.at_rest()
+        assert (edge.told.outcomes, edge.told.records[0].refusal) == ([Outcome.SERVED], "")
 
 
 async def test_more_than_its_length_is_dropped_and_its_connection_not_used_again(edge: Edge) -> None:
