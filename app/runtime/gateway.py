@@ -16,6 +16,7 @@ from app.core.fleet.events import (
 from app.core.fleet.exchange import Call, UpstreamError, retry_after_s
 from app.core.fleet.reasons import ChoiceReason, Outcome
 from app.core.fleet.request import RequestFacts
+from app.core.overload.evidence import Evidence, of_status
 from app.core.router import Router
 from app.runtime.ports import Answer, Telemetry, Upstream
 
@@ -97,6 +98,12 @@ class Gateway:
         status = answer.status
         accepted = DispatchAccepted(dispatch.token, status, retry_after_s(answer.headers) if status >= 400 else None)
         commands = self.router.handle(accepted, self._clock())
+        if status >= 400 and of_status(status) is Evidence.CONFIG:
+            # A client's own credentials never reach a worker, so an operator must act.
+            log.error(
+                "worker refuses the gateway's own credentials",
+                extra={"request_id": facts.request_id, "worker": dispatch.worker.id, "status": status},
+            )
         if not commands:
             return None
         self._execute(commands)

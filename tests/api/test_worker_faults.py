@@ -138,3 +138,18 @@ async def test_two_lengths_are_no_answer(edge: Edge, framing: bytes) -> None:
         body = await talk.until(b"}}")
         assert json.loads(body)["error"]["code"] == "worker_no_answer"
         await edge.at_rest()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_worker_that_refuses_our_credentials_is_told_of_and_not_marked(
+    edge: Edge, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with RawWorker(says(b"HTTP/1.1 %d X\r\ncontent-length: 2\r\n\r\nno" % status)) as worker:
+        edge.add(worker)
+        async with httpx.AsyncClient() as client:
+            got = await client.post(edge.url + "/v1/completions", content=BODY)
+        assert (got.status_code, got.content) == (status, b"no")
+        await edge.at_rest()
+    (logged,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert logged.message == "worker refuses the gateway's own credentials"
+    assert not edge.told.marks
