@@ -159,7 +159,7 @@ class Router:
         lane = pool.lane(facts)
         if lane is None:
             return (_not_served(facts, pool),)
-        self._budget.deposit(now)
+        self._budget.deposit()
         tried = self._on_trial(lane) if lane.trials or lane.shed else None
         if tried is None and not lane.eligible:
             return (_nobody(lane, now),)

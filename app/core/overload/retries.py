@@ -8,6 +8,7 @@ bucket keeps an outage from doubling the load that caused it.
 SHARE = 0.2
 FLOOR_PER_S = 10.0
 WINDOW_S = 10.0
+MOST = FLOOR_PER_S * WINDOW_S
 
 MAX_RETRIES = 2
 """Of one request."""
@@ -22,10 +23,10 @@ class RetryBudget:
         self._balance = FLOOR_PER_S
         self._now = float("-inf")
 
-    def deposit(self, now: float) -> None:
+    def deposit(self) -> None:
         """A request arrived."""
-        self._refill(now)
-        self._balance = min(self._balance + SHARE, self._most)
+        if self._balance < MOST:
+            self._balance += SHARE
 
     def withdraw(self, now: float) -> bool:
         """Whether one retry may be made now."""
@@ -35,12 +36,8 @@ class RetryBudget:
         self._balance -= 1
         return True
 
-    @property
-    def _most(self) -> float:
-        return FLOOR_PER_S * WINDOW_S
-
     def _refill(self, now: float) -> None:
-        """The floor: what a second without requests adds."""
+        """The floor. It is added when somebody asks: who only deposits, which each request does, has no use for it."""
         if now > self._now:
             if self._balance < FLOOR_PER_S:
                 self._balance = min(FLOOR_PER_S, self._balance + (now - self._now) * FLOOR_PER_S)

@@ -15,7 +15,7 @@ def test_a_share_of_requests_for_who_asks_much() -> None:
     budget, made = RetryBudget(), 0
     for number in range(100_000):
         now = number / 2000
-        budget.deposit(now)
+        budget.deposit()
         made += budget.withdraw(now)
     seconds = 100_000 / 2000
     assert made <= SHARE * 100_000 + FLOOR_PER_S * (seconds + WINDOW_S)
