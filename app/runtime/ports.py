@@ -119,6 +119,10 @@ class Monitors(Protocol):
         """Begin, or begin anew when the incarnation changed."""
         ...
 
+    def rename(self, registration: Registration) -> None:
+        """Go on watching a worker under another incarnation: that of who registered it first."""
+        ...
+
     def forget(self, worker_id: str) -> None: ...
 
     def address_problem(self, worker_id: str) -> str | None:

@@ -52,6 +52,10 @@ class FleetMonitor:
         monitor = self._monitors[registration.id] = WorkerMonitor(registration, self._context)
         monitor.begin(min(SPREAD_S, SPREAD_PER_WORKER_S * len(self._monitors)) * self._context.rng.random())
 
+    def rename(self, registration: Registration) -> None:
+        """Go on watching a worker, of the same URL, under another incarnation."""
+        self._monitors[registration.id].rename(registration)
+
     def forget(self, worker_id: str) -> None:
         """Stop watching a worker and tell that it is gone; nothing when it is not watched."""
         monitor = self._monitors.pop(worker_id, None)

@@ -117,6 +117,14 @@ class WorkerMonitor:
             self._context.start(self._scrape_loop(), f"scrape {name}"),
         ]
 
+    def rename(self, registration: Registration) -> None:
+        """The same worker under another incarnation: what is known of it is told anew, and nothing is asked again."""
+        self.registration = registration
+        self.worker = replace(self.worker, incarnation=self._incarnation())
+        self._emit(WorkerSeen(self.worker))
+        if self._good_probes:
+            self._report(healthy=True, reachable=True)
+
     @property
     def address_problem(self) -> str | None:
         """Why its name, when it was looked up last, said nothing of use; None when it did."""

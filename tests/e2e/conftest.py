@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.error
 import urllib.request
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from app.store.embedded import LAUNCHER
+from app.store.folder import find_binary
 from tests.patience import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -213,3 +216,17 @@ def gateway() -> Iterator[Callable[..., Gateway]]:
     yield start
     for command in started:
         command.end()
+
+
+@pytest.fixture
+def store() -> Iterator[tuple[str, int]]:
+    """A Valkey of this test: its URL and its process id."""
+    with tempfile.TemporaryDirectory(prefix="warmset-") as folder:
+        socket = Path(folder) / "s"
+        launcher = [sys.executable, "-I", "-S", str(LAUNCHER), "prctl", str(os.getpid()), str(find_binary())]
+        options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder]
+        with subprocess.Popen(launcher + options, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as server:
+            until(lambda: socket.exists() or server.poll() is not None)
+            assert server.poll() is None
+            yield f"unix://{socket}", server.pid
+            server.kill()

@@ -159,3 +159,19 @@ def test_a_worker_that_fails_in_a_moment_does_not_draw_all_traffic(
     assert statuses[500] == hole.served[500] <= 10, "five in a row, and a trial when five seconds are over"
     assert of(served, hole)["health"] == "healthy"
     assert {mark["kind"] for mark in of(served, hole)["marks"]} <= {"failing"}
+
+
+def test_what_one_gateway_learns_the_other_knows(
+    gateway: Callable[..., Gateway], engines: list[Engine], store: tuple[str, int]
+) -> None:
+    full = engines[0]
+    full.status, full.headers, full.waiting = 429, {"retry-after": "30"}, BUSY
+    options = ("--processes", "1", "--policy", "round_robin", "--redis-url", store[0])
+    one, two = (serve(gateway, engines, *options) for _ in range(2))
+    until(lambda: ask(one).status_code == 200 and full.served[429])
+    before = full.served[429]
+    (mark,) = until(lambda: of(two, full)["marks"])
+    assert mark["kind"] == "overload"
+    assert mark["by"].startswith(one.status()["gateway"])
+    assert {ask(two).status_code for _ in range(9)} == {200}
+    assert full.served[429] == before

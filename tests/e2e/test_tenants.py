@@ -2,9 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -16,8 +13,6 @@ import yaml
 
 from app.commands.simulated import SimulatedFleet
 from app.sim.worker.options import WorkerOptions
-from app.store.embedded import LAUNCHER
-from app.store.folder import find_binary
 from tests.e2e.conftest import Command, Gateway
 from tests.e2e.load import Load, ask
 from tests.patience import until
@@ -27,20 +22,6 @@ from tests.patience import until
 def workers() -> Iterator[SimulatedFleet]:
     with SimulatedFleet([WorkerOptions(port=0, served_model_names=("m",), speed=1000)]) as started:
         yield started
-
-
-@pytest.fixture
-def store() -> Iterator[tuple[str, int]]:
-    """A Valkey of this test: its URL and its process id."""
-    with tempfile.TemporaryDirectory(prefix="warmset-") as folder:
-        socket = Path(folder) / "s"
-        launcher = [sys.executable, "-I", "-S", str(LAUNCHER), "prctl", str(os.getpid()), str(find_binary())]
-        options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", folder]
-        with subprocess.Popen(launcher + options, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as server:
-            until(lambda: socket.exists() or server.poll() is not None)
-            assert server.poll() is None
-            yield f"unix://{socket}", server.pid
-            server.kill()
 
 
 def entry(name: str, **more: Any) -> dict[str, Any]:

@@ -70,8 +70,14 @@ class FakeStore:
 @dataclass
 class FakeMonitors:
     watched: dict[str, str] = field(default_factory=dict)
+    begun: int = 0
 
     def watch(self, registration: Registration) -> None:
+        self.watched[registration.id] = registration.incarnation
+        self.begun += 1
+
+    def rename(self, registration: Registration) -> None:
+        assert registration.id in self.watched
         self.watched[registration.id] = registration.incarnation
 
     def forget(self, worker_id: str) -> None:
@@ -165,7 +171,8 @@ async def test_the_same_worker_in_two_configurations_is_one_registration() -> No
         await one.sync()
         await two.sync()
     assert store.registered["a:1"].incarnation == "p1-1"
-    assert two.monitors.watched == {"a:1": "p2-1"}, "it was not disturbed for that"
+    assert one.monitors.watched == two.monitors.watched == {"a:1": "p1-1"}, "what one says of it the other understands"
+    assert two.monitors.begun == 1, "it was not disturbed for that"
     assert await two.fleet.remove("a:1", "p1-1") == "removed"
 
 

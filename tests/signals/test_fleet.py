@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 from app.core.fleet.events import HealthReported, LoadSampled, WorkerGone, WorkerSeen
 from app.core.fleet.registry import Registration, WorkerSource
@@ -37,6 +38,25 @@ async def test_a_registration_that_is_renewed_disturbs_nothing(
         fleet.follow([registration(worker)])
     assert fleet.monitors["w"] is monitor
     assert not ear.of(WorkerSeen)
+
+
+async def test_one_that_another_registered_first_is_renamed_and_not_disturbed(
+    fleet: FleetMonitor, worker: ScriptedWorker, ear: Ear
+) -> None:
+    fleet.watch(registration(worker))
+    await ear.hear(lambda event: isinstance(event, LoadSampled))
+    connections = worker.connections
+    before = fleet.monitors["w"].worker
+    ear.forget()
+    fleet.rename(registration(worker, incarnation="r9"))
+    seen, report = ear.events[:2]
+    assert isinstance(seen, WorkerSeen)
+    assert seen == WorkerSeen(replace(before, incarnation=before.incarnation.replace("r1", "r9")))
+    assert report == HealthReported("w", seen.worker.incarnation, healthy=True)
+    sampled = await ear.hear(lambda event: isinstance(event, LoadSampled))
+    assert isinstance(sampled, LoadSampled)
+    assert (sampled.incarnation, sampled.sample.seq) == (seen.worker.incarnation, 1)
+    assert worker.connections == connections
 
 
 async def test_a_new_registration_begins_anew_without_a_gap(
