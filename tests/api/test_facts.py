@@ -1,5 +1,6 @@
 """What is read of a request."""
 
+import orjson
 import pytest
 
 from app.api.body import BodyLimits
@@ -37,3 +38,22 @@ def test_an_alias_is_resolved_before_the_router_sees_it() -> None:
     assert isinstance(inbound, Inbound)
     assert inbound.facts.model == "llama"
     assert inbound.body == b'{"model":"llama"}'
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "member", "is_batch"),
+    [
+        ("/v1/embeddings", "input", True),
+        ("/v1/responses", "input", False),
+        ("/v1/chat/completions", "messages", False),
+        ("/v1/chat/completions/batch", "messages", True),
+        ("/v2/embed", "inputs", True),
+        ("/v1/pooling", "data", True),
+    ],
+)
+def test_what_is_a_batch_depends_on_the_endpoint(endpoint: str, member: str, is_batch: bool) -> None:
+    """A conversation of many turns is one request."""
+    body = orjson.dumps({"model": "m", member: [{"role": "user", "content": "x"}] * 5})
+    limits = BodyLimits(max_inputs=4)
+    read = read_request(body, (), endpoint=endpoint, request_id="r", aliases={}, limits=limits)
+    assert isinstance(read, Rejected) == is_batch

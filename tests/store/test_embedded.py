@@ -78,7 +78,6 @@ async def test_it_starts_private_and_leaves_nothing_behind(tasks: Tasks, mode: s
     assert not socket.parent.exists()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 async def test_it_listens_on_no_network(tasks: Tasks) -> None:
     server = EmbeddedServer(start=tasks.start)
     await server.start()
@@ -240,7 +239,7 @@ async def test_a_folder_is_free_again_after_its_gateway_was_killed(
         await server.stop()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="prctl")
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's: elsewhere the launcher watches")
 def test_the_server_is_not_started_for_a_parent_that_is_gone(tmp_path: Path) -> None:
     launcher = Path(find_binary.__code__.co_filename).with_name("launch.py")
     mark = tmp_path / "ran"
