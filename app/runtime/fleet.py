@@ -159,8 +159,8 @@ class Fleet:
                 self._drop(worker)
         for registration in stored.values():
             if registration.id in self._configured:
-                # Another replica has the same worker configured and was first: both renew the one registration, and name
-                # the worker's incarnations alike: what one says of them must be of somebody whom the other knows.
+                # Another replica has the same worker configured and was first. Both renew that registration and name
+                # its incarnations alike: what one says of them must be of somebody whom the other knows.
                 if self._registered[registration.id].incarnation != registration.incarnation:
                     self._monitors.rename(registration)
                 self._configured[registration.id] = self._registered[registration.id] = registration
