@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from app.api.body import LISTS, BodyLimits, InvalidBody, parse_body
 from app.api.endpoints import ENDPOINTS, SERVICES
 from app.api.errors import EdgeReason
-from app.api.splice import replace_member
+from app.api.splice import set_member
 from app.core.fleet.exchange import Header
 from app.core.fleet.request import RequestFacts
 
@@ -61,7 +61,7 @@ def read_request(
     asked = model
     target = aliases.get(model)
     if target is not None:
-        body = replace_member(body, "model", target)
+        body = set_member(body, "model", target)
         model = target
     if document.get("cache_salt") == "":
         return Rejected(EdgeReason.INVALID_BODY, "'cache_salt' must not be empty; leave it out", "cache_salt")
