@@ -34,6 +34,9 @@ class EdgeReason(StrEnum):
     STREAM_BROKEN = "stream_broken"
     WORKER_ERROR = "worker_error"
     NOT_A_STREAM = "worker_not_a_stream"
+    PARTS_UNFIT = "parts_unfit"
+    BATCH_TOO_LARGE = "batch_too_large"
+    METADATA_TOO_LARGE = "metadata_too_large"
     INTERNAL = "internal"
 
 
@@ -151,6 +154,28 @@ SHAPES: dict[Reason, Shape] = {
         "server_error",
         "worker_not_a_stream",
         "The worker answered with something else than an event stream. Send the request without 'stream'.",
+    ),
+    EdgeReason.PARTS_UNFIT: Shape(
+        502,
+        "server_error",
+        "parts_unfit",
+        "The workers' answers to the parts of this batch do not fit together. Send it as smaller batches, which are "
+        "not cut up.",
+    ),
+    EdgeReason.BATCH_TOO_LARGE: Shape(
+        503,
+        "server_error",
+        "batch_too_large",
+        "The answers to the parts of this batch are more than this gateway can hold now. Send it as smaller batches.",
+        retry_after_s=1,
+    ),
+    EdgeReason.METADATA_TOO_LARGE: Shape(
+        400,
+        "invalid_request_error",
+        "metadata_too_large",
+        "The header 'metadata' of this answer is larger than this gateway passes on, since many clients cannot read "
+        "it. Ask for 'bytes_only', which has none, or send fewer inputs at a time.",
+        param="encoding_format",
     ),
     EdgeReason.INTERNAL: Shape(
         500, "server_error", "internal_error", "The gateway failed. Its log has the cause under this request's id."

@@ -1,4 +1,7 @@
-"""Reads bodies of requests, and counts what is held of them: one by one, and all of this process together."""
+"""Reads bodies of requests, and counts what is held of them: one by one, and all of this process together.
+
+Answers that are put together of parts are counted with them; others are never held.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +20,10 @@ class HeldBodies:
     """Bytes of request bodies that this process holds: of those still arriving, and until a worker begins to answer."""
 
     size: int = 0
+
+
+class Overfull(Exception):
+    """More bytes of answers than this process may hold."""
 
 
 class Intake:
@@ -58,11 +65,19 @@ class Intake:
         over = ticket.hold(size)
         if over is not None:
             return over
-        self._size += size
-        self._all.size += size
-        if self._all.size > self._options.max_held_bytes:
+        if not self._count(size):
             return Rejected(EdgeReason.OVERLOADED, "too many bytes of requests are waiting")
         return None
+
+    def hold_answer(self, size: int) -> None:
+        """Count so many bytes of an answer. Raises Overfull."""
+        if not self._count(size):
+            raise Overfull
+
+    def _count(self, size: int) -> bool:
+        self._size += size
+        self._all.size += size
+        return self._all.size <= self._options.max_held_bytes
 
     def let_go(self) -> None:
         """The body is not held any more; again and again does no harm."""

@@ -19,13 +19,16 @@ from math import ceil
 from typing import Any, Protocol
 
 from app.api.auth import Keys
+from app.api.batches import Part
 from app.api.endpoints import ProxyEndpoint
 from app.api.errors import SHAPES, EdgeReason, Reason
 from app.api.facts import Inbound, Rejected, read_request
 from app.api.families import error_event, is_over
+from app.api.fan_out import FannedOut, FanOut, cut_up
 from app.api.headers import is_event_stream, request_id, to_client, to_worker
 from app.api.intake import HeldBodies, Intake
 from app.api.keepalive import HEAD, KeepAlive
+from app.api.metadata import LargeMetadata, metadata_of
 from app.api.options import ProxyOptions
 from app.api.relay import LAST_EVENTS_MAX, EventStream, usage_of
 from app.api.reply import Reply
@@ -75,6 +78,10 @@ class Proxy:
     clock: Callable[[], float]
     new_id: Callable[[], str]
     held: HeldBodies = field(default_factory=HeldBodies)
+    metadata: LargeMetadata = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metadata", LargeMetadata(self.options.max_metadata_bytes))
 
     async def serve(self, endpoint: ProxyEndpoint, scope: Scope, receive: Receive, send: Send) -> None:
         record = RequestRecord(
@@ -175,8 +182,11 @@ class _Request:
         if keepalive_s and self._endpoint.can_stream and inbound.document.get("stream") is True:
             self._keep_alive = KeepAlive(self._proxy.tasks, keepalive_s, self._reply, self._begin_early)
             self._keep_alive.start()
+        parts: list[Part] = []
+        if self._proxy.options.split_batches and self._endpoint.splits:
+            parts = cut_up(inbound, self._endpoint, self._proxy.gateway.router.pools, self._proxy.options)
         del body, inbound  # from here on the call alone has it, which lets go of it when a worker answers
-        await self._dispatch(facts, call, asked_model)
+        await self._dispatch(facts, call, asked_model, parts)
 
     def _understand(self, body: bytes) -> Inbound | Rejected:
         record = self._record
@@ -246,13 +256,21 @@ class _Request:
         headers = to_worker(self._headers, self._record.request_id)
         return Call(scope["method"].encode(), target, headers, body)
 
-    async def _dispatch(self, facts: RequestFacts, call: Call, asked_model: str) -> None:
+    async def _dispatch(self, facts: RequestFacts, call: Call, asked_model: str, parts: Sequence[Part] = ()) -> None:
         gateway, record = self._proxy.gateway, self._record
         if facts.model in gateway.router.pools:
             record.model = facts.model  # never a name that nobody serves: it becomes a metric's label
-        opened = await gateway.open(facts, call)
-        call.body = b""  # sent, and never sent again: a stream of an hour need not keep its prompt
-        self._intake.let_go()
+        opened: Exchange | FannedOut | Refuse | Rejected
+        if parts:
+            call.body = b""
+            opened = await FanOut(gateway, facts, call, self._intake.hold_answer).open(parts)
+        else:
+            opened = await gateway.open(facts, call)
+            call.body = b""  # sent, and never sent again: a stream of an hour need not keep its prompt
+            self._intake.let_go()
+        if isinstance(opened, Rejected):
+            await self._cut_short(opened.reason, opened.detail)
+            return
         if isinstance(opened, Refuse):
             detail = opened.detail
             if opened.reason is RefusalReason.MODEL_NOT_FOUND:
@@ -290,17 +308,22 @@ class _Request:
         if self._keep_alive is not None:
             self._keep_alive.stop()
 
-    async def _relay(self, exchange: Exchange) -> Outcome:
+    async def _relay(self, exchange: Exchange | FannedOut) -> Outcome:
         """Pass the answer on until its end. FAILED: it cannot follow a head that was sent in its place."""
         answer, dispatch = exchange.answer, exchange.dispatch
         record, reply, clock = self._record, self._reply, self._proxy.clock
         headers = to_client(answer.headers, record.request_id)
         is_stream = is_event_stream(headers)
+        metadata = metadata_of(headers)
         if not reply.is_started:
             self._hush()
+            too_large = self._proxy.metadata.problem(metadata, dispatch.worker.id)
+            if too_large is not None:
+                await self._refuse(EdgeReason.METADATA_TOO_LARGE, too_large)
+                return Outcome.FAILED
             record.status = answer.status
             if self._proxy.options.expose_routing_headers:
-                headers += routing_headers(dispatch)
+                headers += routing_headers(exchange.dispatches)
             headers += self._limit_headers()
             if self._is_uploading:
                 headers.append((b"connection", b"close"))
@@ -340,7 +363,7 @@ class _Request:
                 self._connection.linger_after_response()
             await reply.pass_on(piece, is_last=is_over)
         self._watch.stop()
-        self._account(tail if stream is None else stream.last_events)
+        self._account(metadata or (tail if stream is None else stream.last_events))
         return Outcome.SERVED
 
     async def _tell_instead(self, answer: Answer, dispatch: Dispatch) -> None:
@@ -432,9 +455,10 @@ class _Request:
         record.prompt_tokens, record.completion_tokens, record.cached_tokens = usage
 
 
-def routing_headers(dispatch: Dispatch) -> list[Header]:
+def routing_headers(dispatches: Sequence[Dispatch]) -> list[Header]:
+    """Who answered and why: of a batch that was cut up, a list in the order of its parts."""
     return [
-        (b"x-warmset-worker", dispatch.worker.id.encode()),
-        (b"x-warmset-policy", dispatch.policy.encode()),
-        (b"x-warmset-reason", dispatch.reason.value.encode()),
+        (b"x-warmset-worker", ", ".join(dispatch.worker.id for dispatch in dispatches).encode()),
+        (b"x-warmset-policy", dispatches[0].policy.encode()),
+        (b"x-warmset-reason", ", ".join(dispatch.reason.value for dispatch in dispatches).encode()),
     ]

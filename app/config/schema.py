@@ -177,6 +177,15 @@ class Config(BaseModel):
     expose_routing_headers: Annotated[
         bool, Field(description="name the worker, policy and reason in headers of each answer"), Offer(ROUTING)
     ] = False
+    split_batches: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="most inputs of one part, when a larger batch to embed, classify, pool or score is cut up and "
+            "several workers answer the parts at once; 0: batches are not cut",
+        ),
+        Offer(ROUTING, (), "N"),
+    ] = 0
     seed: Annotated[
         int | None,
         Field(ge=0, description="seed of the policies' random choices, to repeat a run"),
@@ -287,6 +296,15 @@ class Config(BaseModel):
         Field(ge=1024, description="longest text of a body, wherever it stands; a longer one gets 400"),
         Offer(DATA),
     ] = 16_777_216
+    max_metadata_bytes: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="largest header `metadata` of an answer in `bytes`; a larger one, which many clients cannot "
+            "read, is answered with 400 and the advice to use `bytes_only`; 0: all pass",
+        ),
+        Offer(DATA),
+    ] = 0
     sse_keepalive_secs: Annotated[
         KeepAliveSeconds,
         Field(

@@ -33,6 +33,10 @@ class Exchange:
         self.dispatch = dispatch
         self.answer = answer
 
+    @property
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        return (self.dispatch,)
+
     def began(self) -> None:
         """The first byte of the answer is there."""
         if self.dispatch.reason is ChoiceReason.TRIAL and self.answer.status < 400:

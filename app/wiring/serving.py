@@ -152,6 +152,8 @@ def _proxy(config: Config, gateway: Gateway, keys: Keys, admission: Admission, m
             ),
             config.max_inflight_body_bytes,
             config.sse_keepalive_secs,
+            config.split_batches,
+            config.max_metadata_bytes,
         ),
         EndedRequests(metrics),
         tasks,

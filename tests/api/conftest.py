@@ -179,6 +179,8 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             policy: str = "round_robin",
             max_held_bytes: int = 1 << 30,
             sse_keepalive_s: float = 0.0,
+            split_batches: int = 0,
+            max_metadata_bytes: int = 0,
             clock: Callable[[], float] = monotonic,
         ) -> Edge:
             """`clock`: what limits of tenants are measured by."""
@@ -199,6 +201,8 @@ async def start_edge() -> AsyncIterator[StartEdge]:
                 expose_routing_headers=True,
                 max_held_bytes=max_held_bytes,
                 sse_keepalive_s=sse_keepalive_s,
+                split_batches=split_batches,
+                max_metadata_bytes=max_metadata_bytes,
             )
             ids = count(1)
             fixed = fixed_grants(keys, "api_key", Plane.DATA)

@@ -275,6 +275,7 @@ BODIES_AND_ENDPOINTS = (
             "tests/api/test_verbatim.py::test_binary_vectors_keep_every_octet_and_their_long_header",
             "tests/api/test_verbatim.py::test_a_head_beyond_what_is_read_is_told_as_such",
             "tests/api/test_proxy.py::test_headers_of_a_megabyte_pass",
+            "tests/api/test_fan_out.py::test_an_operator_may_have_it_refused_with_advice",
             "tests/vllm/test_bytes.py::test_answer_is_the_workers",
         ),
     ),

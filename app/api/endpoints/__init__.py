@@ -24,6 +24,13 @@ class ProxyEndpoint(NamedTuple):
     """Members of the body that may be a batch, beside those of every endpoint that has one."""
     is_form: bool = False
     """The body is a form with a file, not JSON."""
+    splits: tuple[tuple[str, ...], ...] = ()
+    """Members of the body that hold a batch whose inputs are read one by one: a row for each way to write it."""
+
+
+INPUT = (("input",),)
+PAIRS = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
+"""In the order in which vLLM 0.32 tries them."""
 
 
 ENDPOINTS = (
@@ -33,14 +40,14 @@ ENDPOINTS = (
     ProxyEndpoint("/v1/responses", Task.GENERATE, Family.RESPONSES, takes_salt=True, can_stream=True),
     ProxyEndpoint("/v1/messages", Task.GENERATE, Family.ANTHROPIC, takes_salt=True, can_stream=True),
     ProxyEndpoint("/v1/messages/count_tokens", Task.GENERATE, Family.ANTHROPIC),
-    ProxyEndpoint("/v1/embeddings", Task.EMBED, takes_salt=True),
+    ProxyEndpoint("/v1/embeddings", Task.EMBED, takes_salt=True, splits=INPUT),
     ProxyEndpoint("/v2/embed", Task.EMBED),
-    ProxyEndpoint("/v1/classify", Task.CLASSIFY, takes_salt=True),
-    ProxyEndpoint("/classify", Task.CLASSIFY, takes_salt=True),
-    ProxyEndpoint("/v1/pooling", Task.POOL, takes_salt=True),
-    ProxyEndpoint("/pooling", Task.POOL, takes_salt=True),
-    ProxyEndpoint("/v1/score", Task.SCORE, takes_salt=True),
-    ProxyEndpoint("/score", Task.SCORE, takes_salt=True),
+    ProxyEndpoint("/v1/classify", Task.CLASSIFY, takes_salt=True, splits=INPUT),
+    ProxyEndpoint("/classify", Task.CLASSIFY, takes_salt=True, splits=INPUT),
+    ProxyEndpoint("/v1/pooling", Task.POOL, takes_salt=True, splits=INPUT),
+    ProxyEndpoint("/pooling", Task.POOL, takes_salt=True, splits=INPUT),
+    ProxyEndpoint("/v1/score", Task.SCORE, takes_salt=True, splits=PAIRS),
+    ProxyEndpoint("/score", Task.SCORE, takes_salt=True, splits=PAIRS),
     ProxyEndpoint("/v1/rerank", Task.SCORE, takes_salt=True),
     ProxyEndpoint("/v2/rerank", Task.SCORE, takes_salt=True),
     ProxyEndpoint("/rerank", Task.SCORE, takes_salt=True),
