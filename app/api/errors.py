@@ -29,6 +29,7 @@ class EdgeReason(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed"
     BODY_TOO_LARGE = "body_too_large"
     INVALID_BODY = "invalid_body"
+    INVALID_HEADER = "invalid_header"
     MODEL_MISSING = "model_missing"
     SHUTTING_DOWN = "shutting_down"
     STREAM_BROKEN = "stream_broken"
@@ -128,6 +129,9 @@ SHAPES: dict[Reason, Shape] = {
         413, "invalid_request_error", "body_too_large", "The request body is larger than this gateway accepts."
     ),
     EdgeReason.INVALID_BODY: Shape(400, "invalid_request_error", "invalid_body", "The request body is not valid."),
+    EdgeReason.INVALID_HEADER: Shape(
+        400, "invalid_request_error", "invalid_header", "A header of the request is not valid."
+    ),
     EdgeReason.MODEL_MISSING: Shape(
         404,
         "invalid_request_error",
@@ -210,6 +214,21 @@ SHAPES: dict[Reason, Shape] = {
         "workers_overloaded",
         "Every worker of this model says that it takes no more now. Nothing was started; send the request again after "
         "the time in Retry-After.",
+    ),
+    RefusalReason.QUEUE_FULL: Shape(
+        429,
+        "rate_limit_error",
+        "queue_full",
+        "As many requests wait for this model as may. Nothing was started; try again shortly.",
+        retry_after_s=1,
+    ),
+    RefusalReason.QUEUE_EXPIRED: Shape(
+        503,
+        "server_error",
+        "queue_expired",
+        "No worker of this model could take the request within the time that it may wait. Nothing was started; try "
+        "again shortly.",
+        retry_after_s=2,
     ),
     RefusalReason.UNREACHABLE: Shape(
         503,

@@ -66,13 +66,17 @@ class WholeAnswer:
 
 
 class FannedOut:
-    """A batch that was answered. Its workers are done with it, so there is nothing to give back."""
+    """A batch that was answered. Its workers are done with it, so there is nothing to give back.
 
-    __slots__ = ("answer", "dispatches")
+    waited_s: the longest that one of its parts waited for its turn.
+    """
 
-    def __init__(self, answer: WholeAnswer, dispatches: Sequence[Dispatch]) -> None:
+    __slots__ = ("answer", "dispatches", "waited_s")
+
+    def __init__(self, answer: WholeAnswer, dispatches: Sequence[Dispatch], waited_s: float) -> None:
         self.answer = answer
         self.dispatches = dispatches
+        self.waited_s = waited_s
 
     @property
     def dispatch(self) -> Dispatch:
@@ -104,6 +108,7 @@ class FanOut:
         self._call = call
         self._hold = hold
         self._dispatches: dict[int, Dispatch] = {}
+        self._waited_s = 0.0
 
     async def open(self, parts: Sequence[Part]) -> FannedOut | Refuse | Rejected:
         """Have all parts answered, and join the answers. Cancelling gives everything back."""
@@ -117,6 +122,7 @@ class FanOut:
             return Rejected(EdgeReason.BATCH_TOO_LARGE, f"{len(parts)} parts")
 
     async def _open(self, parts: Sequence[Part]) -> FannedOut | Refuse:
+        self._facts.tokens = max(1, self._facts.tokens // len(parts))
         turns = asyncio.Semaphore(AT_ONCE)
         try:
             async with asyncio.TaskGroup() as group:
@@ -129,7 +135,7 @@ class FanOut:
         answers = [task.result() for task in tasks]
         headers, body = join(answers)
         dispatches = [self._dispatches[number] for number in sorted(self._dispatches)]
-        return FannedOut(WholeAnswer(answers[0].status, headers, body), dispatches)
+        return FannedOut(WholeAnswer(answers[0].status, headers, body), dispatches, self._waited_s)
 
     async def _take(self, number: int, part: Part, turns: asyncio.Semaphore) -> PartAnswer:
         async with turns:
@@ -139,8 +145,9 @@ class FanOut:
             answer = await self._read(opened, part.size)
             if answer.status != 200:
                 whole = WholeAnswer(answer.status, list(answer.headers), answer.body)
-                raise _Ended(FannedOut(whole, [opened.dispatch]))
+                raise _Ended(FannedOut(whole, [opened.dispatch], opened.waited_s))
             self._dispatches[number] = opened.dispatch
+            self._waited_s = max(self._waited_s, opened.waited_s)
             return answer
 
     async def _read(self, opened: Exchange, size: int) -> PartAnswer:

@@ -277,7 +277,7 @@ class _Request:
                 detail = f"asked for: {asked_model[:SHOWN_MODEL]!r}"
             await self._cut_short(opened.reason, detail, retry_after_s=opened.retry_after_s)
             return
-        record.dispatch = opened.dispatch
+        record.dispatch, record.queued_s = opened.dispatch, opened.waited_s
         try:
             record.outcome = await self._relay(opened)
         except StreamBroken as broken:

@@ -52,6 +52,7 @@ class Tenancy:
     def own(self, facts: RequestFacts, grant: Grant) -> None:
         """Make the request its tenant's."""
         facts.tenant = grant.tenant
+        facts.priority = min(facts.priority, grant.priority)
         if facts.key is not None:
             facts.key = self._namespace.routing_key(grant.tenant, facts.key)
 

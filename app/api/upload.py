@@ -10,7 +10,7 @@ from typing import NamedTuple
 from app.api.body import InvalidBody
 from app.api.endpoints import SERVICES
 from app.api.errors import EdgeReason
-from app.api.facts import Rejected, routing_key
+from app.api.facts import Rejected, read_manners, routing_key
 from app.api.forms import FormReader, boundary_of
 from app.api.intake import Intake
 from app.api.options import ProxyOptions
@@ -99,6 +99,9 @@ class Upload:
             service=SERVICES[endpoint],
             is_sent_once=not self.is_complete,
         )
+        refused = read_manners(self._headers, facts)
+        if refused is not None:
+            return refused
         if self.is_complete:
             return Form(facts, asked, body, None, None)
         return Form(facts, asked, body, self._rest, None if length is None else length + len(body) - read)

@@ -11,6 +11,7 @@
         not_before: 2026-12-01T00:00:00Z
         expires: 2027-06-01T00:00:00Z
         limits: {requests_per_minute: 60}
+        priority: high                # highest that x-warmset-priority may ask for; default: critical
 
 All problems are told at once, and none of them quotes a value: a key that was pasted in place of its digest would end
 up in a log.
@@ -26,6 +27,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 
 from app.config.document import read_document
 from app.config.errors import ConfigError, Problem
+from app.core.fleet.priority import BY_LABEL
 from app.core.fleet.tenant import UNLIMITED, Grant, KeySet, Limits, Plane
 
 MAX_KEYS = 10_000
@@ -79,6 +81,7 @@ class _Key(_Entry):
     not_before: Instant | None = None
     expires: Instant | None = None
     limits: _Limits | None = None
+    priority: Literal["low", "normal", "high", "critical"] = "critical"
 
     def value(self) -> Grant:
         return Grant(
@@ -90,6 +93,7 @@ class _Key(_Entry):
             not_before=self.not_before.timestamp() if self.not_before else None,
             expires=self.expires.timestamp() if self.expires else None,
             limits=self.limits.value() if self.limits else UNLIMITED,
+            priority=BY_LABEL[self.priority],
         )
 
 

@@ -90,6 +90,12 @@ def _workers_outside(config: Config) -> str | None:
     return "; ".join(filter(None, map(rules.refusal, config.worker_urls))) or None
 
 
+def _busy_means_waiting(config: Config) -> str | None:
+    if not config.max_worker_requests or config.queue_timeout_secs:
+        return None
+    return "has requests wait, and queue_timeout_secs is 0; set how long they may"
+
+
 RULES: tuple[Rule, ...] = (
     Rule(("host", "api_key", "api_keys_file", "insecure"), _data_without_key),
     Rule(("admin_host", "admin_api_key", "api_keys_file", "insecure"), _admin_without_key),
@@ -101,6 +107,7 @@ RULES: tuple[Rule, ...] = (
     _clash("admin_port", "prometheus_port"),
     Rule(("replicas", "redis_url"), _replicas_share_a_store),
     Rule(("store_dir", "redis_url"), _one_store),
+    Rule(("max_worker_requests", "queue_timeout_secs"), _busy_means_waiting),
 )
 
 

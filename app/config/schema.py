@@ -117,6 +117,7 @@ Secret = Annotated[SecretStr, AfterValidator(_secret)]
 
 WORKERS, DATA, ADMIN, METRICS = "workers", "data listener", "admin listener", "metrics listener"
 ROUTING, STORE, HEALTH, PROCESS = "routing", "store", "health and load of workers", "process"
+WAITING = "requests that wait"
 
 
 class Config(BaseModel):
@@ -191,6 +192,34 @@ class Config(BaseModel):
         Field(ge=0, description="seed of the policies' random choices, to repeat a run"),
         Offer(ROUTING),
     ] = None
+
+    queue_timeout_secs: Annotated[
+        float,
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="longest time that a request waits while no worker of its model can take it, be they gone or "
+            "overloaded or busy (max_worker_requests); 0: it is refused at once",
+        ),
+        Offer(WAITING),
+    ] = 0.0
+    max_queue_requests: Annotated[
+        Count, Field(description="requests that wait for one model, in one serving process"), Offer(WAITING)
+    ] = 1024
+    max_queue_tokens: Annotated[
+        Count,
+        Field(description="estimated tokens, prompts and answers, of the requests that wait for one model"),
+        Offer(WAITING),
+    ] = 4_000_000
+    max_worker_requests: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="requests that a worker has, of everybody, from which on others wait here, where priority and "
+            "fairness count; 0: an engine takes any number into its own queue",
+        ),
+        Offer(WAITING, (), "N"),
+    ] = 0
 
     host: Annotated[
         Host, Field(description="address that clients connect to; one that others can reach needs api_key"), Offer(DATA)

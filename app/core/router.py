@@ -3,6 +3,7 @@
 A request's life here: RequestArrived -> Dispatch (load reserved under a token) -> DispatchAccepted (confirmed)
 -> RequestFinished (released). DispatchFailed releases, then dispatches to the next worker of the ranking or refuses;
 so does a DispatchAccepted whose answer says that the worker takes no more, but that such an answer may also stand.
+Where requests may wait, an Enqueue comes in place of a refusal, and the Dispatch with what makes room for it.
 
 Invariants
     1. Each Dispatch reserves one unit of load on one worker, and exactly one later event releases it.
@@ -10,12 +11,13 @@ Invariants
     3. A worker is tried at most once per request, and all that is tried again is paid for by one budget.
     4. Health evidence never touches load, and load never touches health.
     5. A trial's token comes back on every way that a request can end.
+    6. Nobody waits for what is free, and everybody who waits is dispatched, dismissed or left in the end.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from app.core.fleet.commands import Command, Dispatch, Refuse
+from app.core.fleet.commands import Command, Dismiss, Dispatch, Enqueue, Refuse
 from app.core.fleet.events import (
     AnswerBegan,
     DispatchAccepted,
@@ -26,6 +28,8 @@ from app.core.fleet.events import (
     MarkTold,
     RequestArrived,
     RequestFinished,
+    RequestLeft,
+    TimePassed,
     WorkerDraining,
     WorkerGone,
     WorkerSeen,
@@ -37,8 +41,11 @@ from app.core.fleet.rng import Rng
 from app.core.overload.evidence import OF_FAILURE, OF_OUTCOME, Evidence, of_status
 from app.core.overload.health import Health
 from app.core.overload.marks import FOR_EVER, Mark
+from app.core.overload.queue import Queue
 from app.core.overload.retries import MAX_RETRIES, RetryBudget
 from app.core.overload.settings import OverloadSettings
+from app.core.overload.waiting_room import PAUSE_S, WaitingRoom
+from app.core.routing import refusals
 from app.core.routing.marking import NOTHING, Marking
 from app.core.routing.policy import Choice, Policy
 from app.core.routing.pool import ANY_ENGINE, Pool
@@ -53,6 +60,14 @@ SHED_TRIAL_S = 1.0
 MOST_OVERLOADED = 0.5
 """Beyond this share of a pool a worker's "no more" is passed on: others would say the same, and it costs them to."""
 
+FREES_NOTHING = frozenset({RequestArrived, RequestLeft, DispatchAccepted})
+"""Events after which nobody who waits can be served who could not before."""
+
+KNOWN_S = 600.0
+"""For how long a model whose last worker went is one that there is: a rollout may take its time."""
+
+KNOWN_MOST = 1000
+
 REFUSAL_AFTER = {
     Failure.CONNECT: RefusalReason.UNREACHABLE,
     Failure.NO_ANSWER: RefusalReason.NO_ANSWER,
@@ -61,14 +76,25 @@ REFUSAL_AFTER = {
 
 
 class _Open:
-    """An open request: where its load is reserved, what is left of its ranking, and whether it is a trial there."""
+    """A request that a worker has: where its load is reserved, what is left of its ranking, if it is a trial there.
 
-    __slots__ = ("attempts", "facts", "is_trial", "lane", "ranking", "state")
+    since: when it arrived here.
+    """
+
+    __slots__ = ("attempts", "facts", "is_trial", "lane", "ranking", "since", "state")
 
     def __init__(
-        self, facts: RequestFacts, lane: Pool, ranking: Iterator[Choice], state: WorkerState, *, is_trial: bool
+        self,
+        facts: RequestFacts,
+        since: float,
+        lane: Pool,
+        ranking: Iterator[Choice],
+        state: WorkerState,
+        *,
+        is_trial: bool,
     ) -> None:
         self.facts = facts
+        self.since = since
         self.lane = lane
         self.ranking = ranking
         self.state = state
@@ -98,7 +124,9 @@ class Router:
         self._workers: dict[str, WorkerState] = {}
         self._draining: dict[str, None] = {}
         self._pools: dict[str, Pool] = {}
+        self._absent: dict[str, float] = {}
         self._open: dict[int, _Open] = {}
+        self._room = WaitingRoom(self._settings.queue)
         self._next_token = 1
         self.was_healthy = False
         """Whether any pool has ever had a worker that takes requests."""
@@ -109,6 +137,8 @@ class Router:
             AnswerBegan: self._answer_began,
             DispatchFailed: self._dispatch_failed,
             RequestFinished: self._request_finished,
+            RequestLeft: self._request_left,
+            TimePassed: self._time_passed,
             WorkerSeen: self._worker_seen,
             WorkerGone: self._worker_gone,
             WorkerDraining: self._worker_draining,
@@ -120,11 +150,15 @@ class Router:
     def handle(self, event: Event, now: float) -> tuple[Command, ...]:
         """Take one event at `now` (monotonic seconds, never less than before) and return what to do about it.
 
-        RequestArrived and DispatchFailed answer with a Dispatch or a Refuse, last in the tuple.
+        RequestArrived and DispatchFailed answer with a Dispatch, an Enqueue or a Refuse, last in the tuple. What else
+        is in it may be for requests that waited.
         """
         assert now >= self._now, "time ran backwards"
         self._now = now
-        return self._handlers[type(event)](event)
+        commands = self._handlers[type(event)](event)
+        if self._room.queues and type(event) not in FREES_NOTHING:
+            return (*self._serve_waiting(), *commands)
+        return commands
 
     # What others may look at. Views are live: read them, never change them.
 
@@ -144,40 +178,63 @@ class Router:
 
     @property
     def open_requests(self) -> int:
+        """Those that a worker has."""
         return len(self._open)
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        """Model -> who waits for its workers; models for which nobody does are not in it."""
+        return self._room.queues
 
     # Requests
 
     def _request_arrived(self, event: RequestArrived) -> tuple[Command, ...]:
         facts, now = event.facts, self._now
+        token = self._next_token
+        self._next_token = token + 1
+        if facts.model in self._room.queues:
+            return self._enqueue(token, facts, now)  # nobody overtakes who waits
+        verdict = self._place(token, facts, now)
+        if isinstance(verdict, Refuse) and self._may_wait(facts, verdict):
+            return self._enqueue(token, facts, now)
+        return (verdict,)
+
+    def _place(self, token: int, facts: RequestFacts, since: float) -> Dispatch | Refuse:
+        """A worker for a request that arrived at `since`, whose load is reserved under `token`."""
+        now = self._now
         pool = self._pools.get(facts.model)
         if pool is None:
-            return (self._no_pool(facts),)
+            return refusals.no_pool(self._workers.values(), was_served=self._was_served(facts.model))
         if now >= pool.changes_at:
             pool = self._pool(pool.model, pool.members)
             self._put(pool)
         lane = pool.lane(facts)
         if lane is None:
-            return (_not_served(facts, pool),)
-        self._budget.deposit()
+            return refusals.not_served(facts, pool)
         tried = self._on_trial(lane) if lane.trials or lane.shed else None
         if tried is None and not lane.eligible:
-            return (_nobody(lane, now),)
+            return refusals.nobody(lane, now)
         # A policy ranks somebody: where only a trial may be made, nobody follows it.
         ranking = self.policy.rank(facts, lane, self._rng, now) if lane.eligible else iter(())
+        if self._settings.worker_requests:
+            ranking = self._with_room(ranking)
         if tried is not None:
             tried.hold(tried.sheet.trial_began(now))
             choice = Choice(tried, ChoiceReason.TRIAL)
         else:
-            choice = next(ranking)
-            if lane.ramps and choice.worker.ramp_until > now:
-                choice = self._eased(choice, ranking)
-        token = self._next_token
-        self._next_token = token + 1
-        self._open[token] = _Open(facts, lane, ranking, choice.worker, is_trial=tried is not None)
+            first = next(ranking, None)
+            if first is None:
+                return refusals.all_busy(lane)
+            choice = self._eased(first, ranking) if lane.ramps and first.worker.ramp_until > now else first
+        self._budget.deposit()
+        self._open[token] = _Open(facts, since, lane, ranking, choice.worker, is_trial=tried is not None)
         choice.worker.in_flight += 1
         reason = ChoiceReason.PANIC if lane.panic and tried is None else choice.reason
-        return (Dispatch(token, choice.worker.worker, self.policy.name, reason),)
+        return Dispatch(token, choice.worker.worker, self.policy.name, reason)
+
+    def _with_room(self, ranking: Iterator[Choice]) -> Iterator[Choice]:
+        most, now = self._settings.worker_requests, self._now
+        return (choice for choice in ranking if choice.worker.load(now) < most)
 
     def _on_trial(self, lane: Pool) -> WorkerState | None:
         """Who is to be tried with this request: a worker whose mark is over, and while all shed each now and then."""
@@ -197,15 +254,6 @@ class Router:
         if self._rng.random() < choice.worker.sheet.weight(self._now):
             return choice
         return next((other for other in ranking if other.worker.ramp_until <= self._now), choice)
-
-    def _no_pool(self, facts: RequestFacts) -> Refuse:
-        unknown = sum(1 for state in self._workers.values() if not state.worker.models)
-        if not self._workers:
-            return Refuse(RefusalReason.NO_WORKERS, "no worker is registered")
-        if unknown:
-            detail = f"{unknown} of {len(self._workers)} workers have not yet said which models they serve"
-            return Refuse(RefusalReason.NO_WORKERS, detail)
-        return Refuse(RefusalReason.MODEL_NOT_FOUND)
 
     def _dispatch_accepted(self, event: DispatchAccepted) -> tuple[Command, ...]:
         request = self._open.get(event.token)
@@ -245,7 +293,10 @@ class Router:
                 return (*told, again)
         del self._open[event.token]
         request.state.in_flight -= 1
-        return (*told, Refuse(REFUSAL_AFTER[event.failure], f"{request.attempts} tried"))
+        refused = Refuse(REFUSAL_AFTER[event.failure], f"{request.attempts} tried")
+        if self._may_wait(request.facts, refused):
+            return (*told, *self._enqueue(event.token, request.facts, request.since, PAUSE_S))
+        return (*told, refused)
 
     def _again(self, token: int, request: _Open, reason: ChoiceReason) -> Dispatch | None:
         """To the next of the ranking, if there is one and the budget allows it."""
@@ -292,6 +343,33 @@ class Router:
             self._judge_again(state)
         return commands if self._is_present(state) else NOTHING
 
+    # Requests that wait
+
+    def _may_wait(self, facts: RequestFacts, refusal: Refuse) -> bool:
+        """Only for a model that there is: names that clients make up must not have queues."""
+        return self._room.takes(refusal) and (facts.model in self._pools or self._was_served(facts.model))
+
+    def _enqueue(self, token: int, facts: RequestFacts, since: float, pause_s: float = 0.0) -> tuple[Command, ...]:
+        """Have it wait. It may be its turn at once, and others may have to make room."""
+        own: Command = Enqueue(token)
+        others: list[Command] = []
+        for command in (*self._room.enter(token, facts, since, self._now, pause_s), *self._serve_waiting()):
+            if command.token != token:
+                others.append(command)
+            else:
+                own = command.refuse if isinstance(command, Dismiss) else command
+        return (*others, own)
+
+    def _serve_waiting(self) -> Iterator[Dispatch | Dismiss]:
+        return self._room.serve(self._now, self._place)
+
+    def _request_left(self, event: RequestLeft) -> tuple[Command, ...]:
+        self._room.leave(event.token)
+        return NOTHING
+
+    def _time_passed(self, event: TimePassed) -> tuple[Command, ...]:
+        return NOTHING
+
     # Workers
 
     def _worker_seen(self, event: WorkerSeen) -> tuple[Command, ...]:
@@ -301,7 +379,7 @@ class Router:
             before = state.worker.models if state is not None else {}
             is_draining = worker.id in self._draining
             self._workers[worker.id] = WorkerState(worker, self._settings, is_draining=is_draining)
-            self._rebuild_pools([*before, *worker.models])
+            self._rebuild_pools([*before, *worker.models], is_loss=True)
         else:
             before, engine = state.worker.models, state.worker.engine
             state.worker = worker
@@ -314,7 +392,7 @@ class Router:
         if state is not None and state.worker.incarnation == event.incarnation:
             del self._workers[event.worker_id]
             self._draining.pop(event.worker_id, None)
-            self._rebuild_pools(list(state.worker.models))
+            self._rebuild_pools(list(state.worker.models), is_loss=True)
         return NOTHING
 
     def _worker_draining(self, event: WorkerDraining) -> tuple[Command, ...]:
@@ -382,16 +460,23 @@ class Router:
     def _is_present(self, state: WorkerState) -> bool:
         return self._workers.get(state.worker.id) is state
 
-    def _rebuild_pools(self, models: list[str]) -> None:
-        """Membership of these models changed."""
+    def _rebuild_pools(self, models: list[str], *, is_loss: bool = False) -> None:
+        """Membership of these models changed. is_loss: for a worker that went, not one that serves other models now."""
         for model in dict.fromkeys(models):
             members = tuple(
                 self._workers[name] for name in sorted(self._workers) if model in self._workers[name].worker.models
             )
             if members:
                 self._put(self._pool(model, members))
-            else:
-                self._pools.pop(model, None)
+                self._absent.pop(model, None)
+            elif self._pools.pop(model, None) is not None and is_loss:
+                self._absent[model] = self._now
+                if len(self._absent) > KNOWN_MOST:
+                    del self._absent[next(iter(self._absent))]
+
+    def _was_served(self, model: str) -> bool:
+        """Whether there is such a model, although no worker has it just now."""
+        return model in self._pins or self._now - self._absent.get(model, float("-inf")) <= KNOWN_S
 
     def _judge_again(self, state: WorkerState) -> None:
         """What counts of this worker changed; membership did not."""
@@ -405,22 +490,3 @@ class Router:
     def _put(self, pool: Pool) -> None:
         self._pools[pool.model] = pool
         self.was_healthy = self.was_healthy or (bool(pool.eligible) and not pool.panic)
-
-
-def _nobody(lane: Pool, now: float) -> Refuse:
-    if lane.shed:
-        ends = [state.sheet.until(now) for state in lane.overloaded]
-        after_s = max(1.0, min(ends, default=now) - now)
-        count = len(lane.overloaded) + len(lane.trials)
-        return Refuse(RefusalReason.OVERLOADED, f"{count} of {len(lane.members)} workers", after_s)
-    return Refuse(RefusalReason.NO_WORKERS, "every worker of this model drains or is outside of its pin")
-
-
-def _not_served(facts: RequestFacts, pool: Pool) -> Refuse:
-    """Every worker of the model says what it serves, and none serves this."""
-    assert facts.service is not None
-    paths = sorted({path for state in pool.members for path in state.worker.engine.paths})
-    served = f"{facts.model!r} is served at {', '.join(paths)}"
-    if facts.service.alternatives.isdisjoint(paths):
-        return Refuse(RefusalReason.TASK_NOT_SERVED, f"{facts.service.task.value}; {served}")
-    return Refuse(RefusalReason.PATH_NOT_SERVED, served)

@@ -1,9 +1,10 @@
 """Runs the router on live events, and walks its rankings until a worker answers."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from app.core.fleet.commands import Command, Dispatch, Probe, Refuse, TellMark
+from app.core.fleet.commands import Command, Dismiss, Dispatch, Enqueue, Probe, Refuse, TellMark
 from app.core.fleet.events import (
     AnswerBegan,
     DispatchAccepted,
@@ -12,9 +13,11 @@ from app.core.fleet.events import (
     MarkTold,
     RequestArrived,
     RequestFinished,
+    RequestLeft,
+    TimePassed,
 )
 from app.core.fleet.exchange import Call, UpstreamError, retry_after_s
-from app.core.fleet.reasons import ChoiceReason, Outcome
+from app.core.fleet.reasons import ChoiceReason, Outcome, WaitEnd
 from app.core.fleet.request import RequestFacts
 from app.core.overload.evidence import Evidence, of_status
 from app.core.router import Router
@@ -22,16 +25,23 @@ from app.runtime.ports import Answer, Telemetry, Upstream
 
 log = logging.getLogger("warmset.gateway")
 
+TICK_S = 0.05
+"""How often time passes for requests that wait."""
+
 
 class Exchange:
-    """A request that a worker is answering. Exactly one `finish` gives back what it holds."""
+    """A request that a worker is answering. Exactly one `finish` gives back what it holds.
 
-    __slots__ = ("_gateway", "answer", "dispatch")
+    waited_s: for its turn, before it was sent.
+    """
 
-    def __init__(self, gateway: "Gateway", dispatch: Dispatch, answer: Answer) -> None:
+    __slots__ = ("_gateway", "answer", "dispatch", "waited_s")
+
+    def __init__(self, gateway: "Gateway", dispatch: Dispatch, answer: Answer, waited_s: float) -> None:
         self._gateway = gateway
         self.dispatch = dispatch
         self.answer = answer
+        self.waited_s = waited_s
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:
@@ -56,6 +66,7 @@ class Gateway:
         self._upstream = upstream
         self._telemetry = telemetry
         self._clock = clock
+        self._waiting: dict[int, asyncio.Future[Dispatch | Refuse]] = {}
         self._probe_now: Callable[[str], None] = lambda worker_id: None
         self._tell_mark: Callable[[MarkTold], None] = lambda mark: None
 
@@ -78,7 +89,13 @@ class Gateway:
         """
         verdict = self._decide(facts, RequestArrived(facts))
         asked, service = call.target, facts.service
-        while isinstance(verdict, Dispatch):
+        waited_s = 0.0
+        while not isinstance(verdict, Refuse):
+            if isinstance(verdict, Enqueue):
+                began = self._clock()
+                verdict = await self._wait(facts, verdict.token)
+                waited_s += self._clock() - began
+                continue
             if service is not None:
                 path = verdict.worker.engine.path_of(service)
                 call.target = asked if path == service.path else path.encode() + asked[len(service.path) :]
@@ -92,7 +109,7 @@ class Gateway:
             else:
                 elsewhere = self._accepted(facts, verdict, answer)
                 if elsewhere is None:
-                    return Exchange(self, verdict, answer)
+                    return Exchange(self, verdict, answer, waited_s)
                 answer.close()
                 verdict = elsewhere
         return verdict
@@ -108,12 +125,11 @@ class Gateway:
                 "worker refuses the gateway's own credentials",
                 extra={"request_id": facts.request_id, "worker": dispatch.worker.id, "status": status},
             )
-        if not commands:
-            return None
-        self._execute(commands)
-        elsewhere = commands[-1]
+        elsewhere = commands[-1] if commands else None
         if not isinstance(elsewhere, Dispatch):
+            self._execute(commands)
             return None
+        self._execute(commands[:-1])
         log.warning(
             "worker takes no more",
             extra={"request_id": facts.request_id, "worker": dispatch.worker.id, "status": status},
@@ -121,7 +137,32 @@ class Gateway:
         self._telemetry.decided(facts, elsewhere)
         return elsewhere
 
-    def _failed(self, facts: RequestFacts, dispatch: Dispatch, error: UpstreamError) -> Dispatch | Refuse:
+    async def _wait(self, facts: RequestFacts, token: int) -> Dispatch | Refuse:
+        """Until it is this request's turn, or its time is over. Cancelling it leaves the queue."""
+        future: asyncio.Future[Dispatch | Refuse] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        began, end = self._clock(), WaitEnd.LEFT
+        try:
+            verdict = await future
+            end = WaitEnd.DISPATCHED if isinstance(verdict, Dispatch) else WaitEnd.DISMISSED
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and isinstance(given := future.result(), Dispatch):
+                self.finish(given, Outcome.CLIENT_GONE)  # its turn came in the same moment
+            else:
+                self.handle(RequestLeft(token))
+            raise
+        finally:
+            self._waiting.pop(token, None)
+            self._telemetry.waited(facts, self._clock() - began, end)
+        self._telemetry.decided(facts, verdict)
+        return verdict
+
+    async def tick(self) -> None:
+        """Let time pass for those who wait."""
+        if self._waiting:
+            self.handle(TimePassed())
+
+    def _failed(self, facts: RequestFacts, dispatch: Dispatch, error: UpstreamError) -> Dispatch | Enqueue | Refuse:
         failed = dispatch.worker.id
         self._telemetry.upstream_failed(failed, error.failure)
         log.warning(
@@ -137,11 +178,12 @@ class Gateway:
         self.handle(RequestFinished(dispatch.token, outcome))
         self._telemetry.request_finished(dispatch.worker.id, outcome)
 
-    def _decide(self, facts: RequestFacts, event: RequestArrived | DispatchFailed) -> Dispatch | Refuse:
+    def _decide(self, facts: RequestFacts, event: RequestArrived | DispatchFailed) -> Dispatch | Enqueue | Refuse:
         *others, verdict = self.router.handle(event, self._clock())
         self._execute(others)
-        assert isinstance(verdict, Dispatch | Refuse), "the verdict is the router's last command"
-        self._telemetry.decided(facts, verdict)
+        assert isinstance(verdict, Dispatch | Enqueue | Refuse), "the verdict is the router's last command"
+        if not isinstance(verdict, Enqueue):
+            self._telemetry.decided(facts, verdict)
         return verdict
 
     def _execute(self, commands: Iterable[Command]) -> None:
@@ -151,3 +193,15 @@ class Gateway:
             elif isinstance(command, TellMark):
                 self._telemetry.marked(command.mark.worker_id, command.mark.kind)
                 self._tell_mark(command.mark)
+            elif isinstance(command, Dispatch):
+                self._called(command.token, command)
+            elif isinstance(command, Dismiss):
+                self._called(command.token, command.refuse)
+
+    def _called(self, token: int, verdict: Dispatch | Refuse) -> None:
+        """Whoever waits under that token need not wait any more."""
+        future = self._waiting.get(token)
+        if future is not None and not future.done():
+            future.set_result(verdict)
+        elif isinstance(verdict, Dispatch):
+            self.finish(verdict, Outcome.CLIENT_GONE)

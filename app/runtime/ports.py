@@ -5,7 +5,7 @@ from typing import Protocol
 
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.exchange import Call, Header
-from app.core.fleet.reasons import Failure, MarkKind, Outcome
+from app.core.fleet.reasons import Failure, MarkKind, Outcome, WaitEnd
 from app.core.fleet.registry import GatewayMarks, ProcessLoad, Registration, Registry
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.tenant import GatewayUsage
@@ -141,3 +141,5 @@ class Telemetry(Protocol):
     def marked(self, worker_id: str, kind: MarkKind) -> None: ...
 
     def request_finished(self, worker_id: str, outcome: Outcome) -> None: ...
+
+    def waited(self, facts: RequestFacts, seconds: float, end: WaitEnd) -> None: ...

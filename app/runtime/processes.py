@@ -64,6 +64,7 @@ class Slot:
     watched_s: float = 0.0
     open_requests: int = 0
     in_flight: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, int] = field(default_factory=dict)
     families: list[Any] = field(default_factory=list)
     channel: Channel | None = None
     child: Child | None = None
@@ -136,6 +137,10 @@ class Processes:
     def in_flight(self, worker: str) -> int:
         """Requests on a worker, of all processes, as last reported."""
         return sum(slot.in_flight.get(worker, 0) for slot in self.slots)
+
+    def waiting(self, model: str) -> int:
+        """Requests that wait for workers of a model, of all processes, as last reported."""
+        return sum(slot.waiting.get(model, 0) for slot in self.slots)
 
     @property
     def open_requests(self) -> int:
@@ -240,6 +245,7 @@ class Processes:
         if kind == "report":
             slot.open_requests = message["open_requests"]
             slot.in_flight = message["in_flight"]
+            slot.waiting = message.get("waiting", {})
             self._on_usage(slot.number, message.get("usage", {}))
         elif kind == "ready":
             slot.is_ready = True
@@ -278,6 +284,7 @@ def _vacate(slot: Slot) -> None:
     slot.is_ready = False
     slot.open_requests = 0
     slot.in_flight = {}
+    slot.waiting = {}
     slot.families = []
 
 

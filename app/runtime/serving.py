@@ -103,7 +103,13 @@ class Serving:
         """One turn: what we have in flight, which also says that we are alive."""
         router = self._gateway.router
         in_flight = {name: state.in_flight for name, state in router.workers.items() if state.in_flight}
-        report = {"kind": "report", "open_requests": router.open_requests, "in_flight": in_flight}
+        waiting = {model: len(queue) for model, queue in router.queues.items()}
+        report = {
+            "kind": "report",
+            "open_requests": router.open_requests,
+            "in_flight": in_flight,
+            "waiting": waiting,
+        }
         if self._tenants is not None:
             report["usage"] = self._tenants.report()
         self._tell(report)

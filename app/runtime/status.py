@@ -96,6 +96,7 @@ class Status:
                     "workers": [state.worker.id for state in pool.members],
                     "eligible": [state.worker.id for state in pool.eligible],
                     "on_trial": [state.worker.id for state in pool.trials],
+                    "waiting_requests": self._processes.waiting(model),
                     "panic": pool.panic,
                     "shed": pool.shed,
                     "outside_of_pin": {

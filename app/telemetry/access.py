@@ -40,6 +40,8 @@ def log_request(record: RequestRecord) -> None:
         fields["refusal"] = record.refusal
     if record.over:
         fields["limit"] = record.over
+    if record.queued_s:
+        fields["queued_ms"] = round(record.queued_s * 1000, 3)
     if record.ttft_s is not None:
         fields["ttft_ms"] = round(record.ttft_s * 1000, 3)
     if record.events:

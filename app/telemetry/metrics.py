@@ -6,12 +6,14 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
 from app.core.fleet.commands import Dispatch, Refuse
-from app.core.fleet.reasons import Failure, MarkKind, Outcome
+from app.core.fleet.reasons import Failure, MarkKind, Outcome, WaitEnd
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.request import RequestFacts
+from app.core.overload.queue import Queue
 from app.core.routing.worker import WorkerState
 from app.telemetry.exposition import encode
 from app.telemetry.instruments import Counter, Gauge, Histogram, Instrument, Labels
+from app.telemetry.queue import QueueMetrics
 from app.telemetry.requests import GAP_BOUNDS_S, STREAM_BROKEN, RequestMetrics
 from app.telemetry.workers import WorkerMetrics
 
@@ -25,7 +27,7 @@ class Metrics:
     """Implements `runtime.ports.Telemetry` and what the data plane tells of requests that ended.
 
     endpoints: the served paths, the values of the label `endpoint`.
-    workers, in_flight: the live router's workers, and its number of open requests.
+    workers, in_flight, queues: the live router's workers, its number of open requests, and who waits by model.
     store_state: "up", "down" or "unknown". clock: monotonic seconds. version: of this package.
     further: instruments that only this process has.
     """
@@ -38,12 +40,14 @@ class Metrics:
         endpoints: Iterable[str],
         workers: Callable[[], Mapping[str, WorkerState]],
         in_flight: Callable[[], int],
+        queues: Callable[[], Mapping[str, Queue]],
         store_state: Callable[[], str],
         clock: Callable[[], float],
         version: str,
         further: Iterable[Instrument] = (),
     ) -> None:
         self._requests = RequestMetrics(endpoints, in_flight)
+        self._queue = QueueMetrics(queues)
         self._workers = WorkerMetrics(workers, clock)
         self._store_errors = Counter("store_errors_total", "Calls to the store that failed or ran out of time.")
         self._lag = Histogram(
@@ -85,6 +89,9 @@ class Metrics:
     def request_finished(self, worker_id: str, outcome: Outcome) -> None:
         self._workers.request_finished(worker_id, outcome)
 
+    def waited(self, facts: RequestFacts, seconds: float, end: WaitEnd) -> None:
+        self._queue.waited(facts, seconds, end)
+
     # Told by the data plane
 
     def ended(self, record: RequestRecord) -> None:
@@ -108,7 +115,8 @@ class Metrics:
     # Asked by the scraper
 
     def collect(self) -> Iterator[Metric]:
-        for instrument in (*self._requests.instruments, *self._workers.instruments(), *self._process):
+        ours = (*self._requests.instruments, *self._queue.instruments, *self._workers.instruments(), *self._process)
+        for instrument in ours:
             yield instrument.family()
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:

@@ -120,6 +120,7 @@ class ControlProcess:
             endpoints=[endpoint.path for endpoint in ENDPOINTS],
             workers=lambda: self.router.workers,
             in_flight=lambda: 0,
+            queues=dict,
             store_state=lambda: store.state,
             clock=monotonic,
             version=__version__,

@@ -22,6 +22,7 @@ from app.core.fleet.tenant import Plane
 from app.core.overload.health import HealthThresholds
 from app.core.overload.latch import Thresholds
 from app.core.overload.settings import OverloadSettings
+from app.core.overload.waiting_room import QueueSettings
 from app.core.router import Router
 from app.core.routing.policies import make_policy
 from app.core.tenants.admission import Admission
@@ -29,7 +30,7 @@ from app.core.tenants.keyring import Keyring
 from app.core.tenants.namespace import Namespace
 from app.runtime.channel import Channel, Message
 from app.runtime.clock import monotonic, wall
-from app.runtime.gateway import Gateway
+from app.runtime.gateway import TICK_S, Gateway
 from app.runtime.readiness import Readiness
 from app.runtime.serving import REPORT_S, Serving, Tenants
 from app.runtime.tasks import Tasks
@@ -54,6 +55,7 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
             endpoints=[endpoint.path for endpoint in ENDPOINTS],
             workers=lambda: router.workers,
             in_flight=lambda: router.open_requests,
+            queues=lambda: router.queues,
             store_state=lambda: "unknown",
             clock=monotonic,
             version=__version__,
@@ -90,6 +92,8 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
         data = DataPlane(proxy, router, config.model_alias, readiness.problem, metrics.refused)
         running = tasks.start(listener.run(data, _edge_limits(config, metrics)), "data listener")
         tasks.every(REPORT_S, serving.report, "report")
+        if config.queue_timeout_secs:
+            tasks.every(TICK_S, gateway.tick, "queue")
         start_lag_meter(tasks.start, metrics.loop_lagged, clock=monotonic)
         channel.send(_ready())
         await asyncio.wait([serving.stop, running], return_when=asyncio.FIRST_COMPLETED)
@@ -129,6 +133,8 @@ def overload_settings(config: Config) -> OverloadSettings:
     return OverloadSettings(
         thresholds(config),
         Thresholds(config.overload_waiting_requests, config.overload_kv_usage),
+        QueueSettings(config.queue_timeout_secs, config.max_queue_requests, config.max_queue_tokens),
+        config.max_worker_requests,
     )
 
 

@@ -19,18 +19,19 @@ from app.api.proxy import Proxy
 from app.api.tenancy import Tenancy, TenantSalt
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.events import HealthReported, WorkerSeen
-from app.core.fleet.reasons import Failure, MarkKind, Outcome
+from app.core.fleet.reasons import Failure, MarkKind, Outcome, WaitEnd
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.tenant import KeySet, Plane
 from app.core.fleet.worker import Worker
+from app.core.overload.settings import OverloadSettings
 from app.core.router import Router
 from app.core.routing.policies import make_policy
 from app.core.tenants.admission import Admission
 from app.core.tenants.keyring import Keyring
 from app.core.tenants.namespace import Namespace
 from app.runtime.clock import monotonic, wall
-from app.runtime.gateway import Gateway
+from app.runtime.gateway import TICK_S, Gateway
 from app.runtime.readiness import Readiness
 from app.runtime.tasks import Tasks
 from app.upstream.client import HttpUpstream
@@ -57,6 +58,7 @@ class Told:
     outcomes: list[Outcome] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     marks: list[tuple[str, MarkKind]] = field(default_factory=list)
+    waits: list[WaitEnd] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     """Of requests that are not the proxy's."""
 
@@ -64,6 +66,9 @@ class Told:
 
     def marked(self, worker_id: str, kind: MarkKind) -> None:
         self.marks.append((worker_id, kind))
+
+    def waited(self, facts: RequestFacts, seconds: float, end: WaitEnd) -> None:
+        self.waits.append(end)
 
     def upstream_failed(self, worker_id: str, failure: Failure) -> None:
         self.failures.append(failure)
@@ -114,6 +119,7 @@ class Edge:
     def _held(self) -> dict[str, int]:
         held = {f"load of {name}": state.in_flight for name, state in self.router.workers.items()}
         held |= {"requests": self.router.open_requests, "connections": self.busy_connections}
+        held |= {"waiting": sum(map(len, self.router.queues.values()))}
         return {what: number for what, number in held.items() if number}
 
     @property
@@ -181,13 +187,14 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             sse_keepalive_s: float = 0.0,
             split_batches: int = 0,
             max_metadata_bytes: int = 0,
+            overload: OverloadSettings | None = None,
             clock: Callable[[], float] = monotonic,
         ) -> Edge:
             """`clock`: what limits of tenants are measured by."""
             tasks = Tasks()
             stack.push_async_callback(tasks.stop)
             told = Told()
-            router = Router(make_policy(policy), random.Random(0))
+            router = Router(make_policy(policy), random.Random(0), overload)
             upstream = HttpUpstream(
                 connect_timeout_s=PATIENCE_S,
                 limits=TimeLimits(request_timeout_s, first_byte_s, idle_s),
@@ -195,6 +202,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             )
             stack.callback(upstream.close)
             gateway = Gateway(router, upstream, told, monotonic)
+            tasks.every(TICK_S, gateway.tick, "queue")
             options = ProxyOptions(
                 max_body_bytes,
                 aliases or {},

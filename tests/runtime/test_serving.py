@@ -52,7 +52,7 @@ async def test_reports_and_snapshots() -> None:
     rig.serving.take({"kind": "snapshot", "number": 7})
     rig.serving.take({"kind": "settle", "number": 8})
     assert rig.told == [
-        {"kind": "report", "open_requests": 1, "in_flight": {"a": 1}},
+        {"kind": "report", "open_requests": 1, "in_flight": {"a": 1}, "waiting": {}},
         {"kind": "snapshot", "number": 7, "families": [["family"]]},
         {"kind": "settle", "number": 8},
     ]

@@ -11,8 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 
 from app.core.fleet.commands import Refuse
 from app.core.fleet.load import LoadSample
-from app.core.fleet.reasons import ChoiceReason, Failure, MarkKind, Outcome, RefusalReason
+from app.core.fleet.priority import Priority
+from app.core.fleet.reasons import ChoiceReason, Failure, MarkKind, Outcome, RefusalReason, WaitEnd
 from app.core.fleet.request import RequestFacts
+from app.core.overload.queue import Queue, Waiting
 from app.core.routing.worker import WorkerState
 from app.telemetry import requests
 from app.telemetry.metrics import Metrics
@@ -28,6 +30,7 @@ def metrics_of(workers: Mapping[str, WorkerState], **changes: Any) -> Metrics:
         "endpoints": ["/v1/chat/completions", "/v1/embeddings"],
         "workers": lambda: workers,
         "in_flight": lambda: 3,
+        "queues": dict,
         "store_state": lambda: "up",
         "clock": lambda: 100.0,
         "version": "1.2.3",
@@ -51,7 +54,10 @@ def test_golden_exposition() -> None:
             worker_state("gpu-3:8000", healthy=None),
         ]
     )
-    metrics = metrics_of(workers)
+    queue = Queue()
+    queue.put(Waiting(1, RequestFacts("req-2", "llama", "/", tokens=50, priority=Priority.HIGH), 0.0, 9.0))
+    metrics = metrics_of(workers, queues=lambda: {"llama": queue})
+    metrics.waited(FACTS, 0.3, WaitEnd.DISPATCHED)
     metrics.decided(FACTS, dispatch())
     metrics.decided(FACTS, dispatch("gpu-2:8000", ChoiceReason.FAILOVER))
     metrics.decided(FACTS, Refuse(RefusalReason.NO_WORKERS))

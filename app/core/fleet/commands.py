@@ -1,4 +1,7 @@
-"""What the router asks for. The shell executes these and reports back with events."""
+"""What the router asks for. The shell executes these and reports back with events.
+
+A Dispatch may answer a request just now, or one that waited: its token tells.
+"""
 
 from dataclasses import dataclass
 
@@ -30,6 +33,21 @@ class Refuse:
 
 
 @dataclass(slots=True)
+class Enqueue:
+    """Nobody can take the request now. Under `token` a Dispatch or a Dismiss follows, unless RequestLeft does."""
+
+    token: int
+
+
+@dataclass(slots=True)
+class Dismiss:
+    """Tell the client of a request that waited no."""
+
+    token: int
+    refuse: Refuse
+
+
+@dataclass(slots=True)
 class Probe:
     """Probe `/health` of a worker now, not at the next turn: a connection to it has just failed."""
 
@@ -43,4 +61,4 @@ class TellMark:
     mark: MarkTold
 
 
-Command = Dispatch | Refuse | Probe | TellMark
+Command = Dispatch | Refuse | Enqueue | Dismiss | Probe | TellMark

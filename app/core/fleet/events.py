@@ -50,6 +50,18 @@ class RequestFinished:
 
 
 @dataclass(slots=True)
+class RequestLeft:
+    """The client of a request that waits has gone."""
+
+    token: int
+
+
+@dataclass(slots=True)
+class TimePassed:
+    """Nothing happened. Told now and then while requests wait: marks end by themselves, and so does patience."""
+
+
+@dataclass(slots=True)
 class WorkerSeen:
     """A worker is registered, or what is known of it (models, version, incarnation) changed."""
 
@@ -113,6 +125,8 @@ Event = (
     | AnswerBegan
     | DispatchFailed
     | RequestFinished
+    | RequestLeft
+    | TimePassed
     | WorkerSeen
     | WorkerGone
     | WorkerDraining

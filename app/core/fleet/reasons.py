@@ -35,6 +35,10 @@ class RefusalReason(StrEnum):
     """The model may exist, but no worker that could serve it is registered and known."""
     OVERLOADED = "workers_overloaded"
     """Every worker that could serve it said just now that it takes no more."""
+    QUEUE_FULL = "queue_full"
+    """It would have had to wait, and as many wait already as may."""
+    QUEUE_EXPIRED = "queue_expired"
+    """It waited as long as it may, and no worker could take it."""
     UNREACHABLE = "workers_unreachable"
     """Every worker of the ranking that may be tried was tried, and none took the connection."""
     NO_ANSWER = "worker_no_answer"
@@ -65,6 +69,16 @@ class Outcome(StrEnum):
     """The worker broke its answer off."""
     TIMED_OUT = "timed_out"
     """The rest of the worker's answer did not come in time."""
+
+
+class WaitEnd(StrEnum):
+    """How a request's wait for a worker ended."""
+
+    DISPATCHED = "dispatched"
+    DISMISSED = "dismissed"
+    """Its time was over, or it had to make room."""
+    LEFT = "left"
+    """Its client went."""
 
 
 class MarkKind(StrEnum):

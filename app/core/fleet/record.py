@@ -12,6 +12,7 @@ class RequestRecord:
     """Filled in as the request goes on; what did not come about stays as it is here.
 
     started_at: monotonic seconds, when the head of the request was read. model: a served model id, else "".
+    queued_s: what it waited for its turn, until a worker began to answer.
     ttft_s: until the first byte of the answer's body left for the client; None when there was none.
     gap_counts, gap_sum_s: gaps between events of a stream, by class (see telemetry for the classes), and their sum.
     prompt_tokens, completion_tokens, cached_tokens: as the engine counted them; None where it did not say.
@@ -33,6 +34,7 @@ class RequestRecord:
     over: str = ""
     dispatch: Dispatch | None = None
     duration_s: float = 0.0
+    queued_s: float = 0.0
     ttft_s: float | None = None
     events: int = 0
     gap_counts: Sequence[int] = ()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from app.core.fleet.priority import Priority
 from app.core.fleet.service import Service
 from app.core.fleet.tenant import DEFAULT_TENANT
 
@@ -17,6 +18,8 @@ class RequestFacts:
     service: what a worker must serve; None when any worker of the model will do.
     is_sent_once: part of it cannot be sent again, once a worker was connected to.
     needs_logits: it sets parameters that engines refuse while they decode speculatively.
+    tokens: estimated, of the prompt and of the longest answer that it asks for.
+    priority: beside others, when it must wait. patience_s: how long its client will wait, None when it does not say.
     """
 
     request_id: str
@@ -27,3 +30,6 @@ class RequestFacts:
     service: Service | None = None
     needs_logits: bool = False
     is_sent_once: bool = False
+    tokens: int = 1
+    priority: Priority = Priority.NORMAL
+    patience_s: float | None = None

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from app.core.fleet.priority import Priority
+
 DEFAULT_TENANT = "default"
 """Of requests that need no key, and of keys that are set without a keys file."""
 
@@ -38,6 +40,7 @@ class Grant:
 
     name: for people, logs and status. models: glob patterns of names that it may ask for.
     not_before, expires: seconds since the epoch, the former included, the latter not; None: no such bound.
+    priority: the highest that its requests may have.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Grant:
     not_before: float | None = None
     expires: float | None = None
     limits: Limits = UNLIMITED
+    priority: Priority = Priority.CRITICAL
 
 
 @dataclass(frozen=True, slots=True)

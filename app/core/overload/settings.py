@@ -4,9 +4,13 @@ from dataclasses import dataclass, field
 
 from app.core.overload.health import HealthThresholds
 from app.core.overload.latch import Thresholds
+from app.core.overload.waiting_room import QueueSettings
 
 
 @dataclass(frozen=True, slots=True)
 class OverloadSettings:
     health: HealthThresholds = field(default_factory=HealthThresholds)
     latch: Thresholds = field(default_factory=Thresholds)
+    queue: QueueSettings = field(default_factory=QueueSettings)
+    worker_requests: int = 0
+    """Requests that a worker has, of everybody, from which on others wait here; 0: it takes any number."""

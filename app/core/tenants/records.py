@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from app.core.fleet.priority import Priority
 from app.core.fleet.tenant import Grant, KeySet, Limits, Plane
 
 
@@ -18,6 +19,7 @@ def keys_to_record(keys: KeySet) -> dict[str, Any]:
                 "not_before": grant.not_before,
                 "expires": grant.expires,
                 "limits": limits_to_record(grant.limits),
+                "priority": grant.priority.value,
             }
             for grant in keys.grants
         ],
@@ -37,6 +39,7 @@ def keys_from_record(record: Mapping[str, Any]) -> KeySet:
                 not_before=grant["not_before"],
                 expires=grant["expires"],
                 limits=Limits(**grant["limits"]),
+                priority=Priority(grant["priority"]),
             )
             for grant in record["grants"]
         ),
