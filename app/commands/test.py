@@ -2,6 +2,7 @@
 
   ./warmset test                    the default run; a few minutes on two cores, needs nothing but this machine
   ./warmset test --vllm             the lane against real vLLM servers (CPU build, tiny models; installs them once)
+  ./warmset test --clients          real SDKs (Python and Node, installed once) before real vLLM; needs Node 20
   ./warmset test --faults           hostile clients, random cuts, a soak; about a minute
   ./warmset test -- tests/core -x   only pytest, with these arguments (after a lane: within it)
 
@@ -35,7 +36,7 @@ def _pytest(*arguments: str) -> tuple[str, ...]:
 
 CODE = ("app", "tests", "loadtest")
 
-LANES: dict[str, Path] = {"vllm": Path("tests/vllm"), "faults": Path("tests/faults")}
+LANES = {name: Path("tests", name) for name in ("vllm", "clients", "faults")}
 """Long lanes: flag `--NAME` -> the folder of its tests, which the default run leaves out."""
 
 DEFAULT_CHECKS = (

@@ -1,15 +1,11 @@
-"""The live workers and the gateway, each started once for the whole session."""
+"""The lane against real vLLM: what its tests share, and the table at its end."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.vllm import engine, gateway, table, workers
-from tests.vllm.process import ServerProcess
+from tests.vllm import table
+from tests.vllm.fixtures import live_gateway, live_workers, say
 
 HERE = Path(__file__).resolve().parent
 TEST_LIMIT_S = 300
@@ -36,42 +32,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(table.render(table.outcomes(passed)))
 
 
-@pytest.fixture(scope="session")
-def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Show progress on a terminal, past pytest's capturing; a pipe stays quiet."""
-    capturing = pytestconfig.pluginmanager.getplugin("capturemanager")
-
-    def show(text: str) -> None:
-        with capturing.global_and_fixture_disabled():
-            if sys.stderr.isatty():
-                print(f"\nvllm tests: {text}", file=sys.stderr, flush=True)
-
-    return show
-
-
-@pytest.fixture(scope="session")
-def live_workers(say: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory) -> Iterator[workers.Workers]:
-    with ExitStack() as stack:
-        with _or_give_up():
-            prepared = engine.prepare(engine.cache_folder(), say)
-            say("starting four workers (about a minute)")
-            started = stack.enter_context(workers.running(prepared, tmp_path_factory.mktemp("workers")))
-        say("workers are up")
-        yield started
-
-
-@pytest.fixture(scope="session")
-def live_gateway(live_workers: workers.Workers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ExitStack() as stack:
-        with _or_give_up():
-            started = stack.enter_context(gateway.running(live_workers, tmp_path_factory.mktemp("gateway")))
-        yield started
-
-
-@contextmanager
-def _or_give_up() -> Iterator[None]:
-    """Without its servers no test of the lane can pass: say why once, not a hundred times."""
-    try:
-        yield
-    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-        pytest.exit(f"the lane cannot start: {error}", returncode=1)
+__all__ = ["live_gateway", "live_workers", "say"]

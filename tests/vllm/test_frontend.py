@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.sim.worker.shapes import RECORDED, Answer, differences, load
-from tests.vllm import engine
+from tests.vllm import engine, once
 
 RECORDER = Path(__file__).with_name("frontend.py")
 KINDS = ("generate", "embed", "classify", "score")
@@ -19,10 +19,10 @@ LIMIT_S = 900
 
 @pytest.mark.timeout(LIMIT_S)
 def test_records_are_of_this_release(say: Callable[[str], None], tmp_path: Path) -> None:
-    prepared = engine.prepare(engine.cache_folder(), say)
+    prepared = engine.prepare(once.cache_folder(), say)
     say("recording what vLLM's HTTP side answers (about a minute)")
     command = [prepared.python, RECORDER, prepared.models, prepared.embedder, tmp_path]
-    done = subprocess.run(command, env=engine.environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=once.environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     kept, fresh = (json.loads((folder / "routes.json").read_text()) for folder in (RECORDED, tmp_path))
     assert kept == fresh

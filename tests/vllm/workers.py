@@ -8,7 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.patience import lasting_ports
-from tests.vllm.engine import Engine, environment
+from tests.vllm.engine import Engine
+from tests.vllm.once import environment
 from tests.vllm.process import ServerProcess, is_healthy
 
 CHAT_MODEL = "tiny"
