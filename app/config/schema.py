@@ -158,6 +158,15 @@ class Config(BaseModel):
         Seconds, Field(description="time between two pieces of a worker's answer"), Offer(WORKERS)
     ] = 600.0
 
+    max_worker_header_bytes: Annotated[
+        int,
+        Field(
+            ge=65_536,
+            description="headers of a worker's answer; the one of vectors in `bytes` grows by 114 bytes for each input",
+        ),
+        Offer(WORKERS),
+    ] = 1_048_576
+
     policy: Annotated[
         str,
         AfterValidator(_policy),

@@ -11,7 +11,7 @@ from app.core.fleet.address import bracketed, destination_of, literal_address
 from app.core.fleet.exchange import Call, UpstreamError
 from app.core.fleet.reasons import Failure
 from app.core.fleet.worker import Worker
-from app.upstream.connection import Connection, StaleConnection, TimeLimits, WorkerAnswer
+from app.upstream.connection import Connection, ExchangeLimits, StaleConnection, WorkerAnswer
 
 IDLE_S = 3.0
 """How long an idle connection is kept. uvicorn, and so vLLM, closes its side after 5 s: ours must go first."""
@@ -30,7 +30,7 @@ class HttpUpstream:
         self,
         *,
         connect_timeout_s: float,
-        limits: TimeLimits,
+        limits: ExchangeLimits,
         credential: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:

@@ -28,9 +28,6 @@ MAX_HEADER_BYTES = 1024 * 1024
 
 MAX_HEADERS = 1000
 
-MAX_FRAMING_BYTES = 2 * MAX_HEADER_BYTES
-"""That come without a byte of a body: the parser tells of a header when it is whole, and keeps one without an end."""
-
 HOP_BY_HOP = frozenset(
     (
         b"connection",
@@ -48,13 +45,18 @@ HOP_BY_HOP = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class TimeLimits:
+class ExchangeLimits:
     """Seconds. total: for a whole exchange, body included. first_byte: until the answer begins; a reasoning model may
-    think for minutes. idle: between two pieces of the answer."""
+    think for minutes. idle: between two pieces of the answer.
+
+    header_bytes: of the answer's headers. Twice as many may come without a byte of a body, since the parser tells of a
+    header when it is whole, and keeps one without an end.
+    """
 
     total: float
     first_byte: float
     idle: float
+    header_bytes: int = MAX_HEADER_BYTES
 
 
 Rest = Callable[[], Awaitable[bytes]]
@@ -219,7 +221,8 @@ class Connection(asyncio.Protocol):
         self._parser: httptools.HttpResponseParser = httptools.HttpResponseParser(self)
         self._answer: WorkerAnswer | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._limits: TimeLimits | None = None
+        self._limits: ExchangeLimits | None = None
+        self._header_limit = MAX_HEADER_BYTES
         self._began_at = 0.0
         self._sent_at = 0.0
         self._heard_at = 0.0
@@ -238,7 +241,7 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(
-        self, head: bytes, body: bytes, limits: TimeLimits, rest: Rest | None = None, *, is_chunked: bool = False
+        self, head: bytes, body: bytes, limits: ExchangeLimits, rest: Rest | None = None, *, is_chunked: bool = False
     ) -> WorkerAnswer:
         """Send a request and wait for the head of the answer.
 
@@ -254,6 +257,7 @@ class Connection(asyncio.Protocol):
         self._received = False
         self._framing_bytes = 0
         self._limits = limits
+        self._header_limit = limits.header_bytes
         self._began_at = self._sent_at = self._heard_at = self._loop.time()
         self._timer = self._loop.call_at(self._due(limits), self._check_time)
         self._is_sent = rest is None
@@ -332,8 +336,8 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(f"malformed answer: {error}")
-        if self._framing_bytes > MAX_FRAMING_BYTES and self._answer is not None:
-            self._fail(f"{MAX_FRAMING_BYTES} bytes without one of a body")
+        if self._framing_bytes > 2 * self._header_limit and self._answer is not None:
+            self._fail(f"{2 * self._header_limit} bytes without one of a body")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -359,8 +363,8 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         self._header_bytes += len(name) + len(value)
-        if self._header_bytes > MAX_HEADER_BYTES or len(self._headers) >= MAX_HEADERS:
-            self._fail(f"header block of more than {MAX_HEADER_BYTES} bytes or {MAX_HEADERS} headers")
+        if self._header_bytes > self._header_limit or len(self._headers) >= MAX_HEADERS:
+            self._fail(f"header block of more than {self._header_limit} bytes or {MAX_HEADERS} headers")
             return
         if name in (b"content-length", b"transfer-encoding"):
             self._is_delimited = True
@@ -401,7 +405,7 @@ class Connection(asyncio.Protocol):
 
     # Endings
 
-    def _due(self, limits: TimeLimits) -> float:
+    def _due(self, limits: ExchangeLimits) -> float:
         """Loop time at which the first of the limits ends, as things are."""
         answer = self._answer
         if not self._is_sent:

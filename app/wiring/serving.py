@@ -40,7 +40,7 @@ from app.telemetry.lag import start_lag_meter
 from app.telemetry.merge import snapshot
 from app.telemetry.metrics import Metrics
 from app.upstream.client import HttpUpstream
-from app.upstream.connection import TimeLimits
+from app.upstream.connection import ExchangeLimits
 from app.wiring.chance import streams_of_chance
 
 
@@ -62,10 +62,11 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
         )
         upstream = HttpUpstream(
             connect_timeout_s=config.connect_timeout_secs,
-            limits=TimeLimits(
+            limits=ExchangeLimits(
                 total=config.request_timeout_secs,
                 first_byte=config.first_byte_timeout_secs,
                 idle=config.stream_idle_timeout_secs,
+                header_bytes=config.max_worker_header_bytes,
             ),
             credential=config.worker_api_key.get_secret_value() if config.worker_api_key else None,
             tls=tls_context(),

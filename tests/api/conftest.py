@@ -35,7 +35,7 @@ from app.runtime.gateway import TICK_S, Gateway
 from app.runtime.readiness import Readiness
 from app.runtime.tasks import Tasks
 from app.upstream.client import HttpUpstream
-from app.upstream.connection import TimeLimits
+from app.upstream.connection import ExchangeLimits
 from tests.fakes.raw_worker import RawWorker
 from tests.patience import FOR_EVER_S, PATIENCE_S, eventually, patience
 
@@ -197,7 +197,7 @@ async def start_edge() -> AsyncIterator[StartEdge]:
             router = Router(make_policy(policy), random.Random(0), overload)
             upstream = HttpUpstream(
                 connect_timeout_s=PATIENCE_S,
-                limits=TimeLimits(request_timeout_s, first_byte_s, idle_s),
+                limits=ExchangeLimits(request_timeout_s, first_byte_s, idle_s),
                 credential="worker-key",
             )
             stack.callback(upstream.close)

@@ -12,11 +12,11 @@ from app.core.fleet.exchange import Call, StreamBroken, UpstreamError
 from app.core.fleet.reasons import Failure
 from app.core.fleet.worker import Worker
 from app.upstream.client import HttpUpstream
-from app.upstream.connection import HIGH_WATER, MAX_HEADER_BYTES, TimeLimits, WorkerAnswer
+from app.upstream.connection import HIGH_WATER, MAX_HEADER_BYTES, ExchangeLimits, WorkerAnswer
 from tests.fakes.raw_worker import OK, Connected, RawWorker
 from tests.patience import FOR_EVER_S, PATIENCE_S, eventually, patience, soon, undisturbed
 
-PATIENT = TimeLimits(FOR_EVER_S, FOR_EVER_S, FOR_EVER_S)
+PATIENT = ExchangeLimits(FOR_EVER_S, FOR_EVER_S, FOR_EVER_S)
 """For tests of something else than time."""
 
 
@@ -322,7 +322,7 @@ async def test_interim_answers_and_trailers_are_not_part_of_the_answer(upstream:
 
 
 async def test_silence_is_noticed_in_time_when_its_limit_is_the_shorter_one() -> None:
-    limits = TimeLimits(total=FOR_EVER_S, first_byte=FOR_EVER_S, idle=0.1)
+    limits = ExchangeLimits(total=FOR_EVER_S, first_byte=FOR_EVER_S, idle=0.1)
     client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
 
     async def stalls(connection: Connected) -> None:
@@ -363,7 +363,7 @@ async def test_the_time_limit_holds_before_and_within_the_answer() -> None:
         await connection.until_closed()
 
     async def attempt(scale: float) -> None:
-        limits = TimeLimits(total=0.2 * scale, first_byte=FOR_EVER_S, idle=FOR_EVER_S)
+        limits = ExchangeLimits(total=0.2 * scale, first_byte=FOR_EVER_S, idle=FOR_EVER_S)
         client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
         async with RawWorker(silent, stalls) as worker, patience():
             with pytest.raises(UpstreamError, match="no complete answer") as caught:
@@ -380,7 +380,7 @@ async def test_the_time_limit_holds_before_and_within_the_answer() -> None:
 
 
 async def test_silence_before_the_answer() -> None:
-    limits = TimeLimits(total=FOR_EVER_S, first_byte=0.2, idle=FOR_EVER_S)
+    limits = ExchangeLimits(total=FOR_EVER_S, first_byte=0.2, idle=FOR_EVER_S)
     client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
 
     async def silent(connection: Connected) -> None:
@@ -397,7 +397,7 @@ async def test_silence_between_the_pieces_of_an_answer() -> None:
     """The answer is later than any of its pieces may be, and they take longer together."""
 
     async def attempt(scale: float) -> None:
-        limits = TimeLimits(total=FOR_EVER_S, first_byte=FOR_EVER_S, idle=0.15 * scale)
+        limits = ExchangeLimits(total=FOR_EVER_S, first_byte=FOR_EVER_S, idle=0.15 * scale)
         client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
 
         async def late(connection: Connected) -> None:
@@ -429,7 +429,7 @@ async def test_a_client_that_reads_slowly_is_not_the_workers_silence() -> None:
         await connection.send(b"x" * 33554432)
 
     async def attempt(scale: float) -> None:
-        limits = TimeLimits(total=FOR_EVER_S, first_byte=FOR_EVER_S, idle=0.1 * scale)
+        limits = ExchangeLimits(total=FOR_EVER_S, first_byte=FOR_EVER_S, idle=0.1 * scale)
         client = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
         async with RawWorker(flood) as worker, patience():
             answer = await client.send(at(worker), post())
@@ -589,3 +589,19 @@ async def test_hop_by_hop_headers_stay_between_worker_and_gateway(upstream: Http
     async with RawWorker(once(head)) as worker:
         answer = await upstream.send(at(worker), post())
         assert answer.headers == [(b"x-kept", b"2"), (b"content-length", b"0")]
+
+
+@pytest.mark.parametrize(("size", "passes"), [(69_000, True), (71_000, False)])
+async def test_the_size_of_an_answers_headers_is_the_operators_to_say(size: int, passes: bool) -> None:
+    limits = ExchangeLimits(FOR_EVER_S, FOR_EVER_S, FOR_EVER_S, header_bytes=70_000)
+    upstream = HttpUpstream(connect_timeout_s=PATIENCE_S, limits=limits)
+    reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nmetadata: %s\r\n\r\n{}" % (b"m" * size)
+    async with RawWorker(once(reply)) as worker:
+        try:
+            if passes:
+                assert await body_of(await upstream.send(at(worker), post())) == b"{}"
+            else:
+                with pytest.raises(UpstreamError):
+                    await upstream.send(at(worker), post())
+        finally:
+            upstream.close()

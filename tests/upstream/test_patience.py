@@ -15,7 +15,7 @@ from app.core.fleet.exchange import Call, StreamBroken, UpstreamError
 from app.core.fleet.reasons import Failure
 from app.core.fleet.worker import Worker
 from app.upstream.client import IDLE_S, HttpUpstream
-from app.upstream.connection import Connection, TimeLimits
+from app.upstream.connection import Connection, ExchangeLimits
 from tests.fakes.raw_worker import OK, Connected, RawWorker
 
 MINUTE = 60.0
@@ -87,20 +87,20 @@ class Nobody:
     def lost(self, connection: Connection) -> None: ...
 
 
-def default_limits(**changes: float) -> TimeLimits:
+def default_limits(**changes: float) -> ExchangeLimits:
     fields = Config.model_fields
     limits = {
         "total": fields["request_timeout_secs"].default,
         "first_byte": fields["first_byte_timeout_secs"].default,
         "idle": fields["stream_idle_timeout_secs"].default,
     }
-    return TimeLimits(**(limits | changes))
+    return ExchangeLimits(**(limits | changes))
 
 
 class Begun:
     """An exchange under way on a connection to nobody. `say` is the worker."""
 
-    def __init__(self, limits: TimeLimits) -> None:
+    def __init__(self, limits: ExchangeLimits) -> None:
         self.clock, self.wire = Clock(), Wire()
         self._connection = Connection(cast(asyncio.AbstractEventLoop, self.clock), Nobody())
         self._connection.connection_made(self.wire)
@@ -110,7 +110,7 @@ class Begun:
         self._connection.data_received(data)
 
 
-async def begin(limits: TimeLimits) -> Begun:
+async def begin(limits: ExchangeLimits) -> Begun:
     begun = Begun(limits)
     await asyncio.sleep(0)
     return begun
@@ -180,7 +180,7 @@ async def test_a_worker_that_lets_go_as_it_is_asked_costs_nobody_a_request(
                     await connection.read_request()
                     await connection.send(OK)
 
-    client = HttpUpstream(connect_timeout_s=5, limits=TimeLimits(20, 20, 20))
+    client = HttpUpstream(connect_timeout_s=5, limits=ExchangeLimits(20, 20, 20))
     async with RawWorker(lets_go) as worker:
         for place in range(100):
             call = Call(b"POST", b"/", (), b"%d" % place)

@@ -10,7 +10,7 @@ from app.core.fleet.exchange import Call, UpstreamError
 from app.core.fleet.reasons import Failure
 from app.core.fleet.worker import Worker
 from app.upstream.client import HttpUpstream
-from app.upstream.connection import TimeLimits
+from app.upstream.connection import ExchangeLimits
 from tests.fakes.raw_worker import OK, Connected, RawWorker, answer_all
 from tests.fakes.tls import CERTIFICATE, NAME, server_tls
 
@@ -20,7 +20,7 @@ POST = (b"POST", b"/v1/completions", (), b"{}")
 @pytest.fixture
 async def upstream() -> AsyncIterator[HttpUpstream]:
     tls = ssl.create_default_context(cafile=CERTIFICATE)
-    client = HttpUpstream(connect_timeout_s=2.0, limits=TimeLimits(5.0, 5.0, 5.0), tls=tls)
+    client = HttpUpstream(connect_timeout_s=2.0, limits=ExchangeLimits(5.0, 5.0, 5.0), tls=tls)
     yield client
     client.close()
 
