@@ -9,19 +9,20 @@ Rule 3: every error is in OpenAI's shape, and every change is one line in the lo
 
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from app.api.auth import Keys
 from app.api.errors import SHAPES, EdgeReason
 from app.api.monitoring import readiness
 from app.core.fleet.errors import DestinationRefused, NameUnknown, StoreUnavailable
+from app.core.fleet.order import MAX_REASON, MOST_S, Order, OrderKind
 from app.core.fleet.registry import Registration
 from app.core.fleet.tenant import Plane
 
@@ -35,6 +36,12 @@ SHOWN_URL = 200
 
 KEY_NAME = "warmset.key_name"
 """Where the guard leaves, in the scope, the name of the key that let a request in; None where no key is asked for."""
+
+NOTHING: Mapping[str, Any] = {}
+
+ORDER_EXAMPLE = 'send {"reason": "why", "expires_in_secs": 3600}'
+
+Body = TypeVar("Body", bound=BaseModel)
 
 OPEN_PATHS = ("/livez", "/readyz")
 
@@ -65,7 +72,9 @@ class Workers(Protocol):
         """
         ...
 
-    async def set_draining(self, worker: str, is_draining: bool) -> bool: ...
+    async def order(self, worker: str, order: Order | None) -> bool:
+        """False for a worker that is not registered. Raises StoreUnavailable."""
+        ...
 
     async def remove(
         self, worker: str, incarnation: str | None
@@ -80,17 +89,27 @@ class NewWorker(BaseModel):
     url: str
 
 
+class NewOrder(BaseModel):
+    """The body of POST /workers/{id}/cordon, /drain and /force-in."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
+    expires_in_secs: Annotated[float, Field(gt=0, le=MOST_S, allow_inf_nan=False)]
+
+
 def make_admin_app(
     fleet: Workers,
     status: Callable[[], Awaitable[dict[str, Any]]],
     not_ready: Callable[[], str | None],
     keys: Keys,
+    clock: Callable[[], float],
     *,
     may_be_open: bool,
 ) -> FastAPI:
     """status: the document of GET /status. not_ready: why this gateway should get no traffic, None when it should.
 
-    keys: of the admin plane. may_be_open: without any key it is open, see rule 2.
+    keys: of the admin plane. clock: monotonic seconds. may_be_open: without any key it is open, see rule 2.
     """
     app = FastAPI(title="warmset admin", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.add_middleware(_Guard, keys=keys, may_be_open=may_be_open)
@@ -108,7 +127,7 @@ def make_admin_app(
 
     @app.post("/workers")
     async def add_worker(request: Request) -> Response:
-        wanted = _parse(await _read(request))
+        wanted = _parse(NewWorker, await _read(request), 'send {"url": "http://host:port"}')
         try:
             registration, created = await fleet.add(wanted.url)
         except ValueError as error:
@@ -141,22 +160,38 @@ def make_admin_app(
         _note("worker removed by admin", worker_id, request)
         return _json(200, {"id": worker_id, "removed": True})
 
-    @app.post("/workers/{worker_id}/drain")
-    async def drain_worker(worker_id: str, request: Request) -> Response:
-        return await say(worker_id, True, request)
+    @app.post("/workers/{worker_id}/uncordon")
+    async def uncordon_worker(worker_id: str, request: Request) -> Response:
+        return await say(worker_id, "uncordon", None, request)
 
-    @app.post("/workers/{worker_id}/resume")
-    async def resume_worker(worker_id: str, request: Request) -> Response:
-        return await say(worker_id, False, request)
+    def takes(kind: OrderKind) -> Callable[[str, Request], Awaitable[Response]]:
+        async def order(worker_id: str, request: Request) -> Response:
+            return await order_worker(worker_id, kind, request)
 
-    async def say(worker_id: str, is_draining: bool, request: Request) -> Response:
+        return order
+
+    for kind in OrderKind:
+        app.add_api_route(f"/workers/{{worker_id}}/{kind.value}", takes(kind), methods=["POST"])
+
+    async def order_worker(worker_id: str, kind: OrderKind, request: Request) -> Response:
+        asked = _parse(NewOrder, await _read(request), ORDER_EXAMPLE)
+        if not asked.reason.isprintable() or not asked.reason.strip():
+            raise HTTPException(400, {"message": "reason: must be printable text, on one line", "param": "reason"})
+        who = _who(request)
+        order = Order(kind, asked.reason, who["key"] or who["client"] or "admin", clock() + asked.expires_in_secs)
+        return await say(worker_id, kind.value, order, request, {"expires_in_secs": asked.expires_in_secs})
+
+    async def say(
+        worker_id: str, verb: str, order: Order | None, request: Request, more: Mapping[str, Any] = NOTHING
+    ) -> Response:
         try:
-            is_known = await fleet.set_draining(worker_id, is_draining)
+            is_known = await fleet.order(worker_id, order)
         except StoreUnavailable as error:
             raise _without_store(error) from None
         if not is_known:
             raise _no_such(worker_id)
-        _note("worker drained by admin" if is_draining else "worker resumed by admin", worker_id, request)
+        reason = {"reason": order.reason} if order is not None else {}
+        _note("worker ordered by admin", worker_id, request, {"order": verb, **reason, **more})
         return _json(200, _find(fleet, worker_id))
 
     @app.get("/status")
@@ -237,13 +272,12 @@ async def _read(request: Request) -> bytes:
     return pieces
 
 
-def _parse(body: bytes) -> NewWorker:
+def _parse(form: type[Body], body: bytes, example: str) -> Body:
     try:
-        return NewWorker.model_validate_json(body)
+        return form.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         param = ".".join(map(str, first["loc"])) or None
-        example = 'send {"url": "http://host:port"}'
         raise HTTPException(400, {"message": f"{param or 'body'}: {first['msg']}; {example}", "param": param}) from None
 
 
@@ -272,9 +306,9 @@ def _as_json(registration: Registration) -> dict[str, Any]:
     }
 
 
-def _note(event: str, worker_id: str, request: Request) -> None:
+def _note(event: str, worker_id: str, request: Request, more: Mapping[str, Any] = NOTHING) -> None:
     """A change was made."""
-    log.info(event, extra={"worker": worker_id} | _who(request))
+    log.info(event, extra={"worker": worker_id} | _who(request) | dict(more))
 
 
 def _who(request: Request) -> dict[str, Any]:

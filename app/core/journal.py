@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.core.fleet.engine import Engine
-from app.core.fleet.events import HealthReported, LoadSampled, MarkTold, WorkerDraining, WorkerGone, WorkerSeen
+from app.core.fleet.events import HealthReported, LoadSampled, MarkTold, WorkerGone, WorkerOrdered, WorkerSeen
 from app.core.fleet.load import LoadSample
+from app.core.fleet.order import Order, OrderKind
 from app.core.fleet.reasons import MarkKind
 from app.core.fleet.worker import Worker
 
 Record = Mapping[str, Any]
 
-FleetEvent = WorkerSeen | WorkerGone | WorkerDraining | HealthReported | LoadSampled | MarkTold
+FleetEvent = WorkerSeen | WorkerGone | WorkerOrdered | HealthReported | LoadSampled | MarkTold
 
 
 def to_record(event: FleetEvent) -> dict[str, Any]:
@@ -38,8 +39,12 @@ def to_record(event: FleetEvent) -> dict[str, Any]:
         }
     if isinstance(event, WorkerGone):
         return {"event": "worker_gone", "id": event.worker_id, "incarnation": event.incarnation}
-    if isinstance(event, WorkerDraining):
-        return {"event": "worker_draining", "id": event.worker_id, "is_draining": event.is_draining}
+    if isinstance(event, WorkerOrdered):
+        order = event.order
+        record: dict[str, Any] = {"event": "worker_ordered", "id": event.worker_id, "order": None}
+        if order is not None:
+            record["order"] = [order.kind.value, order.reason, order.actor, order.until]
+        return record
     if isinstance(event, HealthReported):
         return {
             "event": "health_reported",
@@ -90,8 +95,9 @@ def _worker_gone(record: Record) -> WorkerGone:
     return WorkerGone(record["id"], record["incarnation"])
 
 
-def _worker_draining(record: Record) -> WorkerDraining:
-    return WorkerDraining(record["id"], record["is_draining"])
+def _worker_ordered(record: Record) -> WorkerOrdered:
+    order = record["order"]
+    return WorkerOrdered(record["id"], Order(OrderKind(order[0]), *order[1:]) if order is not None else None)
 
 
 def _health_reported(record: Record) -> HealthReported:
@@ -125,7 +131,7 @@ def _mark_told(record: Record) -> MarkTold:
 _READERS: dict[str, Callable[[Record], FleetEvent]] = {
     "worker_seen": _worker_seen,
     "worker_gone": _worker_gone,
-    "worker_draining": _worker_draining,
+    "worker_ordered": _worker_ordered,
     "health_reported": _health_reported,
     "load_sampled": _load_sampled,
     "mark_told": _mark_told,

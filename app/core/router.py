@@ -30,10 +30,11 @@ from app.core.fleet.events import (
     RequestFinished,
     RequestLeft,
     TimePassed,
-    WorkerDraining,
     WorkerGone,
+    WorkerOrdered,
     WorkerSeen,
 )
+from app.core.fleet.order import Order
 from app.core.fleet.pin import Pin
 from app.core.fleet.reasons import ChoiceReason, Failure, RefusalReason
 from app.core.fleet.request import RequestFacts
@@ -122,7 +123,7 @@ class Router:
         self._budget = RetryBudget()
         self._pins = pins or {}
         self._workers: dict[str, WorkerState] = {}
-        self._draining: dict[str, None] = {}
+        self._orders: dict[str, Order] = {}
         self._pools: dict[str, Pool] = {}
         self._absent: dict[str, float] = {}
         self._open: dict[int, _Open] = {}
@@ -141,7 +142,7 @@ class Router:
             TimePassed: self._time_passed,
             WorkerSeen: self._worker_seen,
             WorkerGone: self._worker_gone,
-            WorkerDraining: self._worker_draining,
+            WorkerOrdered: self._worker_ordered,
             HealthReported: self._health_reported,
             LoadSampled: self._load_sampled,
             MarkTold: self._mark_told,
@@ -377,8 +378,7 @@ class Router:
         state = self._workers.get(worker.id)
         if state is None or state.worker.incarnation != worker.incarnation:
             before = state.worker.models if state is not None else {}
-            is_draining = worker.id in self._draining
-            self._workers[worker.id] = WorkerState(worker, self._settings, is_draining=is_draining)
+            self._workers[worker.id] = WorkerState(worker, self._settings, self._orders.get(worker.id))
             self._rebuild_pools([*before, *worker.models], is_loss=True)
         else:
             before, engine = state.worker.models, state.worker.engine
@@ -391,18 +391,18 @@ class Router:
         state = self._workers.get(event.worker_id)
         if state is not None and state.worker.incarnation == event.incarnation:
             del self._workers[event.worker_id]
-            self._draining.pop(event.worker_id, None)
+            self._orders.pop(event.worker_id, None)
             self._rebuild_pools(list(state.worker.models), is_loss=True)
         return NOTHING
 
-    def _worker_draining(self, event: WorkerDraining) -> tuple[Command, ...]:
-        if event.is_draining:
-            self._draining[event.worker_id] = None
+    def _worker_ordered(self, event: WorkerOrdered) -> tuple[Command, ...]:
+        if event.order is not None:
+            self._orders[event.worker_id] = event.order
         else:
-            self._draining.pop(event.worker_id, None)
+            self._orders.pop(event.worker_id, None)
         state = self._workers.get(event.worker_id)
-        if state is not None and state.is_draining != event.is_draining:
-            state.is_draining = event.is_draining
+        if state is not None and state.order != event.order:
+            state.order = event.order
             self._judge_again(state)
         return NOTHING
 

@@ -15,7 +15,8 @@ from typing import Any, Literal
 from app.core.fleet.address import parse_worker_url, worker_id
 from app.core.fleet.engine import Engine
 from app.core.fleet.errors import StoreUnavailable
-from app.core.fleet.events import WorkerDraining
+from app.core.fleet.events import WorkerOrdered
+from app.core.fleet.order import Order
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
 from app.core.router import Router
 from app.core.routing.worker import WorkerState
@@ -49,14 +50,14 @@ class Fleet:
         destinations: Destinations,
         process: str,
         in_flight: Callable[[str], int],
-        tell: Callable[[WorkerDraining], None],
+        tell: Callable[[WorkerOrdered], None],
         clock: Callable[[], float],
         new_incarnation: Callable[[], str],
     ) -> None:
         self._router = router
         self._in_flight = in_flight
         self._tell = tell
-        self._draining: dict[str, None] = {}
+        self._orders: dict[str, Order] = {}
         self._destinations = destinations
         self._store = store
         self._monitors = monitors
@@ -111,22 +112,22 @@ class Fleet:
             self._drop(worker)
         return "removed"
 
-    async def set_draining(self, worker: str, is_draining: bool) -> bool:
-        """Have a worker take nothing new, or take requests again, on all replicas; False when it is not registered.
+    async def order(self, worker: str, order: Order | None) -> bool:
+        """Have all replicas do with a worker what an operator wants; False when it is not registered.
 
-        What runs on it may finish. Raises StoreUnavailable when others would not learn of it.
+        Raises StoreUnavailable when others would not learn of it.
         """
         if worker not in self._registered:
             return False
-        await self._store.set_draining(worker, is_draining)
-        self._apply_draining(worker, is_draining)
+        await self._store.set_order(worker, order, self._clock())
+        self._apply(worker, order)
         return True
 
     async def sync(self) -> None:
         """One turn with the store: renew our leases, take over what changed, publish our load."""
         now = self._clock()
         try:
-            await self._reconcile(await self._store.read_registry(), now)
+            await self._reconcile(await self._store.read_registry(now), now)
             if now - self._renewed_at >= RENEW_S:
                 for registration in list(self._configured.values()):
                     await self._store.register(registration)
@@ -174,11 +175,13 @@ class Fleet:
             elif now - self._missing_since.setdefault(registration.id, now) > ABSENCE_S:
                 self._drop(registration.id)
         for worker in self._registered:
-            word = registry.draining.get(worker)
-            if word is not None:
-                self._apply_draining(worker, word)
-            elif worker in self._draining:
-                await self._store.set_draining(worker, True)  # the store lost it
+            order = self._orders.get(worker)
+            if worker in registry.orders:
+                self._apply(worker, registry.orders[worker])
+            elif order is not None and order.until > now:
+                await self._store.set_order(worker, order, now)  # the store lost it
+            elif order is not None:
+                self._apply(worker, None)
 
     def _admitted(self, registry: Registry) -> dict[str, Registration]:
         """Of the stored registrations, by id, those that may be taken over."""
@@ -200,15 +203,19 @@ class Fleet:
         self._refused = refused
         return admitted
 
-    def _apply_draining(self, worker: str, is_draining: bool) -> None:
-        if is_draining == (worker in self._draining):
+    def _apply(self, worker: str, order: Order | None) -> None:
+        present = self._orders.get(worker)
+        if order is present or (order is not None and order.is_like(present)):
             return
-        if is_draining:
-            self._draining[worker] = None
+        extra: dict[str, Any] = {"worker": worker}
+        if order is not None:
+            self._orders[worker] = order
+            for_s = round(order.until - self._clock(), 1)
+            extra |= {"order": order.kind.value, "reason": order.reason, "by": order.actor, "for_s": for_s}
         else:
-            del self._draining[worker]
-        self._tell(WorkerDraining(worker, is_draining))
-        log.info("worker draining" if is_draining else "worker takes requests again", extra={"worker": worker})
+            del self._orders[worker]
+        self._tell(WorkerOrdered(worker, order))
+        log.info("worker ordered" if order is not None else "worker order ended", extra=extra)
 
     def _own_load(self) -> ProcessLoad:
         workers = self._router.workers
@@ -237,7 +244,7 @@ class Fleet:
     def _drop(self, worker: str) -> None:
         del self._registered[worker]
         self._missing_since.pop(worker, None)
-        self._draining.pop(worker, None)
+        self._orders.pop(worker, None)
         self._monitors.forget(worker)
         log.info("worker deregistered", extra={"worker": worker})
 
@@ -273,12 +280,24 @@ class Fleet:
                 for mark in state.sheet.marks
                 if mark.until > now
             ],
-            "draining": state.is_draining,
+            "order": self._describe_order(state, now),
+            "requests_left": self._in_flight(state.worker.id) + self._elsewhere(state.worker.id),
             "models": list(state.worker.models),
             "engine": _describe_engine(state.worker.engine),
             "in_flight": self._in_flight(state.worker.id),
             "load": load,
         }
+
+    def _describe_order(self, state: WorkerState, now: float) -> dict[str, Any] | None:
+        order = state.order
+        if order is None or order.until <= now:
+            return None
+        for_s = round(order.until - now, 3)
+        return {"kind": order.kind.value, "reason": order.reason, "by": order.actor, "for_s": for_s}
+
+    def _elsewhere(self, worker: str) -> int:
+        """Requests that other gateways have there, as they last said."""
+        return sum(load.in_flight.get(worker, 0) for load in self.other_loads)
 
 
 def _describe_engine(engine: Engine) -> dict[str, Any]:

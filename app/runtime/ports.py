@@ -5,6 +5,7 @@ from typing import Protocol
 
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.exchange import Call, Header
+from app.core.fleet.order import Order
 from app.core.fleet.reasons import Failure, MarkKind, Outcome, WaitEnd
 from app.core.fleet.registry import GatewayMarks, ProcessLoad, Registration, Registry
 from app.core.fleet.request import RequestFacts
@@ -50,7 +51,9 @@ class Upstream(Protocol):
 class Store(Protocol):
     """Facts of all replicas. Every call raises StoreUnavailable within its limit; no decision awaits one."""
 
-    async def read_registry(self) -> Registry: ...
+    async def read_registry(self, now: float) -> Registry:
+        """`now` is the clock on which the ends of orders are returned."""
+        ...
 
     async def register(self, registration: Registration) -> None:
         """Write one registration; CONFIG ones expire after their lease (15 s) unless written again.
@@ -63,8 +66,11 @@ class Store(Protocol):
         """Remove that incarnation and remember the removal; False when another incarnation, or none, is registered."""
         ...
 
-    async def set_draining(self, worker_id: str, is_draining: bool) -> None:
-        """Note an operator's word about a worker; deregistering forgets it."""
+    async def set_order(self, worker_id: str, order: Order | None, now: float) -> None:
+        """Note what an operator wants of a worker, until it is over on the clock that says `now`.
+
+        None: nothing any more, which is remembered as well. Deregistering forgets it.
+        """
         ...
 
     async def publish_load(self, load: ProcessLoad, now: float) -> None:

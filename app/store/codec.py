@@ -1,6 +1,7 @@
 """Values of the store <-> values of the core. What is in the store is input: everything is checked on reading.
 
     workers    {"until": ms or 0, "registration": {"v": 1, "id", "url", "incarnation", "source"}}
+    orders     {"until": ms, "order": {"v": 1, "kind": "cordon", "drain", "force-in" or "none", "reason", "actor"}}
     processes  {"until": ms, "at": ms, "load": {"v": 1, "in_flight": {worker: n},
                 "samples": {worker: [age_ms, running, waiting, own_in_flight, kv_usage or null]}}}
     usage      {"until": ms, "at": ms, "usage": {"v": 1, "processes": n, "scopes": {hash of the scope: [row, ...]}}}
@@ -20,12 +21,14 @@ from app.core.fleet.address import parse_worker_url
 from app.core.fleet.address import worker_id as worker_id_of
 from app.core.fleet.events import MarkTold
 from app.core.fleet.load import LoadSample
+from app.core.fleet.order import MOST_S, Order, OrderKind
 from app.core.fleet.reasons import MarkKind
 from app.core.fleet.registry import GatewayMarks, ProcessLoad, Registration, WorkerSource
 from app.core.fleet.tenant import GatewayUsage
 
 FORMAT = 1
 MAX_REGISTRATION_BYTES = 8 * 1024
+MAX_ORDER_BYTES = 8 * 1024
 MAX_LOAD_BYTES = 1024 * 1024
 MAX_USAGE_BYTES = 4 * 1024 * 1024
 MAX_MARKS_BYTES = 4 * 1024 * 1024
@@ -74,6 +77,30 @@ def decode_registration(worker_id: str, value: bytes) -> Registration:
     except ValueError:
         raise Malformed("its source is not known") from None
     return Registration(_text(fields, "id"), url, _text(fields, "incarnation"), source)
+
+
+def encode_order(order: Order | None) -> bytes:
+    """None: that there is none any more, which is a fact too."""
+    if order is None:
+        return orjson.dumps({"v": FORMAT, "kind": "none"})
+    return orjson.dumps({"v": FORMAT, "kind": order.kind.value, "reason": order.reason, "actor": order.actor})
+
+
+def decode_order(value: bytes, server_ms: int, now: float) -> Order | None:
+    """`server_ms` is the server's clock and `now` the caller's, at the same moment. Raises Malformed."""
+    entry = _object(value, MAX_ORDER_BYTES)
+    fields = _format(entry.get("order"))
+    if fields.get("kind") == "none":
+        return None
+    try:
+        kind = OrderKind(_text(fields, "kind"))
+    except ValueError:
+        raise Malformed("its kind is not known") from None
+    deadline = entry.get("until")
+    if not isinstance(deadline, int) or isinstance(deadline, bool):
+        raise Malformed("it has no end")
+    left_s = min(max(0, deadline - server_ms) / 1000, MOST_S)
+    return Order(kind, _text(fields, "reason"), _text(fields, "actor"), now + left_s)
 
 
 def encode_load(load: ProcessLoad, now: float) -> bytes:

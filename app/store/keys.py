@@ -2,6 +2,7 @@
 
     {prefix}{registry}:workers   hash    worker id -> registration, see codec.py     no TTL (ADMIN entries stay)
     {prefix}{registry}:removed   zset    worker id, scored by the ms at which its removal is forgotten
+    {prefix}{registry}:orders    hash    worker id -> what an operator wants of it   TTL: that of the longest order
     {prefix}{load}:processes     hash    process id -> load, see codec.py            TTL: that of the youngest load
     {prefix}{tenants}:usage      hash    gateway id -> usage, see codec.py           TTL: that of the longest usage
     {prefix}{marks}:held         hash    gateway id -> its marks, see codec.py       TTL: that of the longest mark
@@ -19,7 +20,7 @@ DEFAULT_PREFIX = "warmset:"
 class Keys:
     """The key names under one prefix."""
 
-    __slots__ = ("draining", "loads", "marks", "removed", "usage", "workers")
+    __slots__ = ("loads", "marks", "orders", "removed", "usage", "workers")
 
     def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
         """Raises ValueError for a prefix with a brace: it would become the hash tag of every key."""
@@ -27,7 +28,7 @@ class Keys:
             raise ValueError(f"a key prefix may not contain braces: {prefix!r}")
         self.workers = f"{prefix}{{registry}}:workers"
         self.removed = f"{prefix}{{registry}}:removed"
-        self.draining = f"{prefix}{{registry}}:draining"
+        self.orders = f"{prefix}{{registry}}:orders"
         self.loads = f"{prefix}{{load}}:processes"
         self.marks = f"{prefix}{{marks}}:held"
         self.usage = f"{prefix}{{tenants}}:usage"

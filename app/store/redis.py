@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from app.core.fleet.errors import StoreUnavailable
+from app.core.fleet.order import Order
 from app.core.fleet.registry import GatewayMarks, ProcessLoad, Registration, Registry, WorkerSource
 from app.core.fleet.rng import Rng
 from app.core.fleet.tenant import GatewayUsage
@@ -15,10 +16,12 @@ from app.store.codec import (
     Malformed,
     decode_load,
     decode_marks,
+    decode_order,
     decode_registration,
     decode_usage,
     encode_load,
     encode_marks,
+    encode_order,
     encode_registration,
     encode_usage,
     life_of,
@@ -34,7 +37,6 @@ REMOVAL_S = 3600.0
 """How long a deleted worker stays deleted against the configurations that still name it."""
 LOAD_S = 5.0
 """Life of a process's load, and of a gateway's usage."""
-DRAINS, TAKES = b"1", b"0"
 MAX_LOGGED = 64
 """Malformed entries that get a log line each; later ones are only counted."""
 
@@ -98,19 +100,22 @@ class RedisStore:
 
     # Registry
 
-    async def read_registry(self) -> Registry:
-        """All live registrations and removals. Values that cannot be used are left out, counted and logged once."""
+    async def read_registry(self, now: float) -> Registry:
+        """All live registrations, removals and orders. What cannot be used is left out, counted and logged once.
+
+        `now` is the clock on which the orders' ends are returned.
+        """
         keys = self._keys
-        reply = await self._run(scripts.READ_REGISTRY, [keys.workers, keys.removed, keys.draining], [])
-        live, removed, draining, foreign = self._shape(reply, 4)
+        reply = await self._run(scripts.READ_REGISTRY, [keys.workers, keys.removed, keys.orders], [])
+        server_ms, live, removed, orders, foreign = self._shape(reply, 5)
         self._count_foreign(foreign, "registry")
         registrations = self._decoded("registration", live, decode_registration)
         registrations.sort(key=lambda registration: registration.id)
-        words = zip(draining[::2], draining[1::2], strict=False)
+        given = self._decoded("order", orders, lambda worker, value: (worker, decode_order(value, int(server_ms), now)))
         return Registry(
             tuple(registrations),
             frozenset(name.decode("utf-8", "replace") for name in removed),
-            {name.decode("utf-8", "replace"): word == DRAINS for name, word in words if word in (DRAINS, TAKES)},
+            dict(given),
         )
 
     async def register(self, registration: Registration) -> None:
@@ -134,12 +139,16 @@ class RedisStore:
 
     async def deregister(self, worker_id: str, incarnation: str) -> bool:
         """Remove that incarnation and remember it for an hour; False when it is not what is registered."""
-        keys = [self._keys.workers, self._keys.removed, self._keys.draining]
+        keys = [self._keys.workers, self._keys.removed, self._keys.orders]
         return bool(await self._run(scripts.DEREGISTER, keys, [worker_id, incarnation, self._removal_ms]))
 
-    async def set_draining(self, worker_id: str, is_draining: bool) -> None:
-        """Note that an operator wants a worker to take nothing new, or to take requests again."""
-        await self._run(scripts.SET_DRAINING, [self._keys.draining], [worker_id, "1" if is_draining else "0"])
+    async def set_order(self, worker_id: str, order: Order | None, now: float) -> None:
+        """Note what an operator wants of a worker; None, that he wants nothing any more, is remembered for an hour.
+
+        `now` is the clock of the order's end.
+        """
+        life_ms = self._removal_ms if order is None else max(1, round((order.until - now) * 1000))
+        await self._run(scripts.SET_ORDER, [self._keys.orders], [worker_id, life_ms, encode_order(order)])
 
     # Loads
 

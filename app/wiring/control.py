@@ -193,7 +193,7 @@ class ControlProcess:
         self._tasks.every(tenancy.SYNC_S, tenants.sync, "tenants sync")
         self._tasks.every(tenancy.POLL_S, tenants.watch, "keys file watch")
         admin_keys = Keys(ring, wall, Plane.ADMIN)
-        self._serve(admin, make_admin_app(fleet, status, self.not_ready, admin_keys, may_be_open=is_open))
+        self._serve(admin, make_admin_app(fleet, status, self.not_ready, admin_keys, monotonic, may_be_open=is_open))
         self._serve(monitoring, Monitoring(exposition, self.not_ready))
         await processes.wait_ready(READY_S)
 

@@ -13,9 +13,12 @@ from app.api.auth import Keys, fixed_grants
 from app.core.fleet.address import destination_of, parse_worker_url, worker_id
 from app.core.fleet.allow import DestinationRules, parse_allow_list
 from app.core.fleet.errors import DestinationRefused, NameUnknown, StoreUnavailable
+from app.core.fleet.order import Order, OrderKind
 from app.core.fleet.registry import Registration, WorkerSource
 from app.core.fleet.tenant import Grant, Plane
 from app.core.tenants.keyring import Keyring
+
+NOW = 1000.0
 
 
 class FakeFleet:
@@ -25,14 +28,14 @@ class FakeFleet:
         self.workers: dict[str, Registration] = {}
         self.is_store_up = True
         self.rules = DestinationRules()
-        self.draining: dict[str, bool] = {}
+        self.orders: dict[str, Order | None] = {}
 
-    async def set_draining(self, worker: str, is_draining: bool) -> bool:
+    async def order(self, worker: str, order: Order | None) -> bool:
         if worker not in self.workers:
             return False
         if not self.is_store_up:
             raise StoreUnavailable("the store is down: refused")
-        self.draining[worker] = is_draining
+        self.orders[worker] = order
         return True
 
     def describe(self) -> list[dict[str, Any]]:
@@ -85,7 +88,7 @@ def client(
     async def status() -> dict[str, Any]:
         return {"ready": problem is None, "version": "1"}
 
-    app = make_admin_app(fleet, status, lambda: problem, keys, may_be_open=True)
+    app = make_admin_app(fleet, status, lambda: problem, keys, lambda: NOW, may_be_open=True)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, **({"base_url": "http://127.0.0.1:30001"} | options))
 
@@ -401,25 +404,61 @@ async def test_a_page_of_another_site_is_refused(
     assert bool(fleet.workers) is is_let_in
 
 
-async def test_drain_and_resume(fleet: FakeFleet) -> None:
+ORDER = {"reason": "it is slow", "expires_in_secs": 60}
+
+
+async def test_what_an_operator_wants_of_a_worker(fleet: FakeFleet) -> None:
     registration, _ = await fleet.add("http://gpu-1:8000")
     async with client(fleet) as http:
-        for verb, is_draining in (("drain", True), ("resume", False)):
-            answer = await http.post(f"/workers/{registration.id}/{verb}")
+        for verb in (*(kind.value for kind in OrderKind), "uncordon"):
+            answer = await http.post(f"/workers/{registration.id}/{verb}", json=ORDER)
             assert answer.status_code == 200
             assert answer.json()["id"] == registration.id
-            assert fleet.draining == {registration.id: is_draining}
-            assert (await http.post(f"/workers/nobody/{verb}")).status_code == 404
+            order = fleet.orders[registration.id]
+            if verb == "uncordon":
+                assert order is None
+            else:
+                assert order is not None
+                assert (order.kind.value, order.reason, order.until) == (verb, "it is slow", NOW + 60)
+            assert (await http.post(f"/workers/nobody/{verb}", json=ORDER)).status_code == 404
             assert (await http.get(f"/workers/{registration.id}/{verb}")).status_code == 405
+        assert (await http.post(f"/workers/{registration.id}/shoot", json=ORDER)).status_code == 404
         fleet.is_store_up = False
-        refused = await http.post(f"/workers/{registration.id}/drain")
+        refused = await http.post(f"/workers/{registration.id}/drain", json=ORDER)
         assert refused.status_code == 503
         assert refused.headers["retry-after"]
 
 
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "reason"),
+        ({"reason": "x"}, "expires_in_secs"),
+        ({"expires_in_secs": 5}, "reason"),
+        ({"reason": "", "expires_in_secs": 5}, "reason"),
+        ({"reason": "  ", "expires_in_secs": 5}, "reason"),
+        ({"reason": "two\nlines", "expires_in_secs": 5}, "reason"),
+        ({"reason": "x" * 201, "expires_in_secs": 5}, "reason"),
+        ({"reason": "x", "expires_in_secs": 0}, "expires_in_secs"),
+        ({"reason": "x", "expires_in_secs": 1e9}, "expires_in_secs"),
+        ({"reason": "x", "expires_in_secs": "5"}, "expires_in_secs"),
+        ({"reason": "x", "expires_in_secs": 5, "until": 7}, "until"),
+    ],
+)
+async def test_an_order_without_reason_or_end_is_refused(fleet: FakeFleet, body: dict[str, Any], param: str) -> None:
+    registration, _ = await fleet.add("http://gpu-1:8000")
+    async with client(fleet) as http:
+        answer = await http.post(f"/workers/{registration.id}/cordon", json=body)
+    assert answer.status_code == 400
+    assert error(answer)["param"] == param
+    assert not fleet.orders
+
+
 async def test_keys_of_the_admin_plane_open_it_and_their_loss_does_not(fleet: FakeFleet) -> None:
     ring = Keyring(is_closed=True)
-    app = make_admin_app(fleet, no_status, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), may_be_open=True)
+    app = make_admin_app(
+        fleet, no_status, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), lambda: NOW, may_be_open=True
+    )
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:30001") as http:
 
@@ -444,24 +483,26 @@ async def test_who_changed_what_stands_in_the_log(fleet: FakeFleet, caplog: pyte
     caplog.set_level(logging.INFO, "warmset.admin")
     ring = Keyring(is_closed=True)
     ring.replace([Grant(name, "t", sha256(key).digest(), planes=(Plane.ADMIN,)) for name, key in KEYS.items()])
-    app = make_admin_app(fleet, no_status, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), may_be_open=False)
+    app = make_admin_app(
+        fleet, no_status, lambda: None, Keys(ring, lambda: 0.0, Plane.ADMIN), lambda: NOW, may_be_open=False
+    )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:30001") as http:
         for name, method, path in (
             ("ops-1", "POST", "/workers"),
             ("ops-2", "POST", "/workers"),  # is there already: changes nothing
             ("ops-2", "POST", "/workers/a:1/drain"),
-            ("ops-1", "POST", "/workers/a:1/resume"),
+            ("ops-1", "POST", "/workers/a:1/uncordon"),
             ("ops-1", "POST", "/workers/b:1/drain"),  # is not there
             ("ops-1", "GET", "/workers/a:1"),
             ("ops-2", "DELETE", "/workers/a:1"),
         ):
             headers = {"authorization": f"Bearer {KEYS[name].decode()}"}
-            body = {"url": "http://a:1"} if path == "/workers" else None
+            body = {"url": "http://a:1"} if path == "/workers" else ORDER
             assert (await http.request(method, path, headers=headers, json=body)).status_code in (200, 201, 404)
     assert [(record.key, record.message, record.worker) for record in caplog.records] == [
         ("ops-1", "worker added by admin", "a:1"),
-        ("ops-2", "worker drained by admin", "a:1"),
-        ("ops-1", "worker resumed by admin", "a:1"),
+        ("ops-2", "worker ordered by admin", "a:1"),
+        ("ops-1", "worker ordered by admin", "a:1"),
         ("ops-2", "worker removed by admin", "a:1"),
     ]
     assert "sesame" not in "".join(str(vars(record)) for record in caplog.records)

@@ -13,9 +13,11 @@ from app.core.fleet.events import (
     RequestArrived,
     RequestFinished,
     WorkerGone,
+    WorkerOrdered,
     WorkerSeen,
 )
 from app.core.fleet.load import LoadSample
+from app.core.fleet.order import Order, OrderKind
 from app.core.fleet.reasons import Failure, Outcome
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.worker import Worker
@@ -26,6 +28,11 @@ from app.core.routing.policies import make_policy
 
 def worker(name: str, *models: str, incarnation: str = "1") -> Worker:
     return Worker(name, f"http://{name}", incarnation, {model: b'{"id":"%s"}' % model.encode() for model in models})
+
+
+def ordered(worker_id: str, kind: OrderKind | None = OrderKind.DRAIN, until: float = float("inf")) -> WorkerOrdered:
+    """An operator wants this; None: nothing any more."""
+    return WorkerOrdered(worker_id, Order(kind, "a reason", "ops", until) if kind is not None else None)
 
 
 class Script:
@@ -72,4 +79,4 @@ class Script:
         return {name: state.in_flight for name, state in self.router.workers.items()}
 
 
-__all__ = ["DispatchAccepted", "Probe", "Refuse", "Script", "WorkerGone", "worker"]
+__all__ = ["DispatchAccepted", "Probe", "Refuse", "Script", "WorkerGone", "ordered", "worker"]

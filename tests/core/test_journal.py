@@ -5,17 +5,19 @@ import json
 import pytest
 
 from app.core.fleet.engine import Engine
-from app.core.fleet.events import HealthReported, LoadSampled, WorkerDraining, WorkerGone, WorkerSeen
+from app.core.fleet.events import HealthReported, LoadSampled, WorkerGone, WorkerSeen
 from app.core.fleet.load import LoadSample
 from app.core.fleet.worker import Worker
 from app.core.journal import FleetEvent, to_event, to_record
+from tests.core.script import ordered
 
 ENGINE = Engine("vllm", "0.32.0", "abc", False, frozenset({"/pooling", "/classify"}))
 EVENTS: list[FleetEvent] = [
     WorkerSeen(Worker("w", "http://w:1", "i.1", {"m": b'{"id":"m"}', "n\u00e9": b"{}"}, ENGINE, "10.0.0.7")),
     WorkerSeen(Worker("w", "http://w:1", "i.1")),
     WorkerGone("w", "i.1"),
-    WorkerDraining("w", True),
+    ordered("w", until=99.5),
+    ordered("w", None),
     HealthReported("w", "i.1", healthy=True),
     HealthReported("w", "i.1", healthy=False, reachable=False),
     LoadSampled("w", "i.1", LoadSample(12.5, 3, 4, 2, 0.25)),

@@ -9,15 +9,15 @@ from app.core.fleet.events import (
     LoadSampled,
     MarkTold,
     RequestFinished,
-    WorkerDraining,
     WorkerGone,
     WorkerSeen,
 )
 from app.core.fleet.load import LoadSample
+from app.core.fleet.order import OrderKind
 from app.core.fleet.reasons import ChoiceReason, Failure, MarkKind, Outcome, RefusalReason
 from app.core.router import MAX_ATTEMPTS
 from app.core.routing.policies import POLICIES
-from tests.core.script import Script, worker
+from tests.core.script import Script, ordered, worker
 
 
 def test_a_request_reserves_at_once_and_releases_once() -> None:
@@ -159,28 +159,52 @@ def test_a_draining_worker_finishes_and_gets_nothing_new() -> None:
     script = Script()
     script.healthy("a", "b")
     running = script.dispatched()
-    script >> WorkerDraining(running.worker.id, True)
+    script >> ordered(running.worker.id)
     other = "b" if running.worker.id == "a" else "a"
     assert {script.dispatched().worker.id for _ in range(6)} == {other}
     script.finish(running.token)
     script >> WorkerSeen(worker(running.worker.id, "m", incarnation="2"))
     script >> HealthReported(running.worker.id, "2", healthy=True)
     assert {script.dispatched().worker.id for _ in range(6)} == {other}, "a restart does not end it"
-    script >> WorkerDraining(running.worker.id, False)
+    script >> ordered(running.worker.id, None)
     assert {script.dispatched().worker.id for _ in range(6)} == {"a", "b"}
+
+
+def test_an_order_ends_by_itself() -> None:
+    script = Script()
+    script.healthy("a", "b")
+    script >> ordered("a", OrderKind.CORDON, until=script.now + 10.5)
+    assert {script.dispatched().worker.id for _ in range(8)} == {"b"}
+    assert [script.dispatched().worker.id for _ in range(6)].count("a") >= 2
+    assert script.router.workers["a"].ordered(script.now) is None
+
+
+def test_who_is_forced_in_takes_requests_whatever_is_held_against_it() -> None:
+    script = Script()
+    script.healthy("a", "b")
+    for name in ("a", "b"):
+        token = next(verdict.token for verdict in iter(script.dispatched, None) if verdict.worker.id == name)
+        script >> DispatchAccepted(token, 429, 20.0)
+    assert isinstance(script.ask(), Refuse | Dispatch)
+    script >> ordered("a", OrderKind.FORCE_IN)
+    assert {script.dispatched().worker.id for _ in range(6)} == {"a"}
+    script >> ordered("a", None)
+    pool = script.router.pools["m"]
+    assert not pool.eligible
+    assert pool.shed
 
 
 @pytest.mark.parametrize("policy", [policy.name for policy in POLICIES])
 def test_draining_holds_in_a_panic_and_when_it_is_everybody(policy: str) -> None:
     script = Script(policy)
     script.healthy("a", "b")
-    script >> WorkerDraining("a", True)
+    script >> ordered("a")
     for _ in range(3):
         script >> HealthReported("b", "1", healthy=False)
     assert {script.dispatched(key=b"%d" % number).worker.id for number in range(20)} == {"b"}
-    script >> WorkerDraining("b", True)
+    script >> ordered("b")
     assert script.ask() == Refuse(
-        RefusalReason.NO_WORKERS, "every worker of this model drains or is outside of its pin"
+        RefusalReason.NO_WORKERS, "every worker of this model is held back by an operator or outside of its pin"
     )
 
 

@@ -14,15 +14,15 @@ from app.core.fleet.events import (
     LoadSampled,
     MarkTold,
     RequestFinished,
-    WorkerDraining,
     WorkerGone,
     WorkerSeen,
 )
 from app.core.fleet.load import LoadSample
+from app.core.fleet.order import OrderKind
 from app.core.fleet.reasons import Failure, MarkKind, Outcome
 from app.core.overload.marks import TRIAL_LEASE_S
 from app.core.routing.policies import POLICIES
-from tests.core.script import Script, worker
+from tests.core.script import Script, ordered, worker
 
 NAMES = ("a", "b", "c")
 STEPS = ["200", "400", "429", "500", "began", *Outcome, *Failure]
@@ -93,7 +93,7 @@ class Conservation(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), is_draining=st.booleans())
     def drained(self, name: str, is_draining: bool) -> None:
-        self.script >> WorkerDraining(name, is_draining)
+        self.script >> ordered(name, OrderKind.CORDON if is_draining else None)
 
     @rule(seconds=st.sampled_from([5, 40, 400]))
     def wait(self, seconds: int) -> None:
@@ -106,11 +106,12 @@ class Conservation(RuleBasedStateMachine):
         pool = self.script.router.pools.get("m")
         if pool is None:
             return
-        eligible = set(pool.eligible)
+        eligible, now = set(pool.eligible), self.script.now
         assert not eligible & set(pool.trials)
-        assert not any(state.is_draining for state in (*pool.eligible, *pool.trials, *pool.overloaded))
+        held = (*pool.eligible, *pool.trials, *pool.overloaded)
+        assert not any(state.ordered(now) is OrderKind.CORDON for state in held)
         if not eligible:
-            may_serve = [state for state in pool.members if not state.is_draining]
+            may_serve = [state for state in pool.members if state.ordered(now) is not OrderKind.CORDON]
             assert pool.shed == bool(pool.overloaded or pool.trials) == bool(may_serve)
 
     @invariant()

@@ -16,17 +16,17 @@ from app.core.fleet.events import (
     RequestFinished,
     RequestLeft,
     TimePassed,
-    WorkerDraining,
     WorkerGone,
     WorkerSeen,
 )
+from app.core.fleet.order import OrderKind
 from app.core.fleet.priority import Priority
 from app.core.fleet.reasons import Failure, Outcome, RefusalReason
 from app.core.fleet.request import RequestFacts
 from app.core.overload.settings import OverloadSettings
 from app.core.overload.waiting_room import QueueSettings
 from app.core.routing.policies import POLICIES
-from tests.core.script import Script, worker
+from tests.core.script import Script, ordered, worker
 
 PATIENT = OverloadSettings(queue=QueueSettings(timeout_s=30.0, max_requests=4, max_tokens=100))
 BUSY = OverloadSettings(queue=PATIENT.queue, worker_requests=1)
@@ -65,11 +65,11 @@ def test_nobody_overtakes_who_waits() -> None:
     script.healthy("a")
     running = script.dispatched()
     first = arrive(script)
-    script >> WorkerDraining("a", True)
+    script >> ordered("a")
     script >> RequestFinished(running.token, Outcome.SERVED)
     second = arrive(script)
     assert isinstance(second, Enqueue)
-    assert tokens_of(script >> WorkerDraining("a", False)) == [first.token]
+    assert tokens_of(script >> ordered("a", None)) == [first.token]
 
 
 @pytest.mark.parametrize("model", ["m", "other"])
@@ -258,7 +258,7 @@ class Waits(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("ab"), is_draining=st.booleans())
     def drains(self, name: str, is_draining: bool) -> None:
-        self.take(self.script >> WorkerDraining(name, is_draining))
+        self.take(self.script >> ordered(name, OrderKind.CORDON if is_draining else None))
 
     @rule(seconds=st.sampled_from([0.2, 1.0, 40.0]))
     def time_passes(self, seconds: float) -> None:

@@ -216,6 +216,9 @@ def test_version_and_help(run: Callable[..., Command]) -> None:
         assert help_text.startswith(f"usage: warmset {name}")
 
 
+ORDER = {"reason": "a new driver", "expires_in_secs": 600}
+
+
 def test_a_drained_worker_finishes_and_gets_nothing_new(gateway: Callable[..., Gateway]) -> None:
     with SimulatedFleet([replace(ENDLESS, served_model_names=("endless", "m"), speed=0.5)] * 2) as fleet:
         # In turn: by load, the one with fewer of the streams might well get everything.
@@ -226,13 +229,15 @@ def test_a_drained_worker_finishes_and_gets_nothing_new(gateway: Callable[..., G
         worker = fleet.urls[0].removeprefix("http://")
         mine = [stream for stream in streams if stream.worker == worker]
         assert mine, "it has work"
-        described = served.change("POST", f"/workers/{worker}/drain", {}, status=200)
-        assert described["draining"] is True
+        described = served.change("POST", f"/workers/{worker}/drain", ORDER, status=200)
+        assert described["order"]["kind"] == "drain"
+        assert described["order"]["reason"] == ORDER["reason"]
+        until(lambda: served.call("GET", f"/workers/{worker}")[1]["requests_left"] == len(mine))
         assert all(ask(served).headers["x-warmset-worker"] != worker for _ in range(12))
         go_on(mine)
-        served.change("POST", f"/workers/{worker}/resume", {}, status=200)
+        served.change("POST", f"/workers/{worker}/uncordon", {}, status=200)
         until(lambda: ask(served).headers["x-warmset-worker"] == worker)
-        assert served.call("POST", "/workers/nobody/drain", {})[0] == 404
+        assert served.call("POST", "/workers/nobody/drain", ORDER)[0] == 404
         ask_to_end(fleet)
         assert end_of(mine) == {"abort"}
     served.until(lambda status: all(one["in_flight"] == 0 for one in status["workers"]))

@@ -142,10 +142,14 @@ def test_the_log_says_who_changed_a_worker(
     )
     assert added.status_code == 201
     worker = added.json()["id"]
+    order = {"reason": "a new driver", "expires_in_secs": 600}
     drain = f"{served.admin}/workers/{worker}/drain"
-    until(lambda: httpx.post(drain, headers={"authorization": "Bearer ops"}).status_code == 200)
+    until(lambda: httpx.post(drain, json=order, headers={"authorization": "Bearer ops"}).status_code == 200)
     served.wait_for(rf'"worker added by admin","worker":"{worker}","key":"admin"')
-    served.wait_for(rf'"worker drained by admin","worker":"{worker}","key":"ops"')
+    served.wait_for(
+        rf'"worker ordered by admin","worker":"{worker}","key":"ops","client":"[^"]+","order":"drain",'
+        '"reason":"a new driver"'
+    )
     assert "sesame" not in served.output
 
 

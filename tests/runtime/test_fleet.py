@@ -2,7 +2,7 @@
 
 import logging
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import pytest
@@ -11,6 +11,7 @@ from app.core.fleet.address import destination_of, literal_address
 from app.core.fleet.allow import DestinationRules, parse_allow_list
 from app.core.fleet.errors import DestinationRefused, NameUnknown, StoreUnavailable
 from app.core.fleet.events import WorkerSeen
+from app.core.fleet.order import Order, OrderKind
 from app.core.fleet.registry import ProcessLoad, Registration, Registry, WorkerSource
 from app.core.fleet.worker import Worker
 from app.core.router import Router
@@ -27,20 +28,20 @@ class FakeStore:
     registered: dict[str, Registration] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     loads: dict[str, ProcessLoad] = field(default_factory=dict)
-    draining: dict[str, bool] = field(default_factory=dict)
+    orders: dict[str, Order | None] = field(default_factory=dict)
     is_down: bool = False
 
     def _check(self) -> None:
         if self.is_down:
             raise StoreUnavailable("down")
 
-    async def read_registry(self) -> Registry:
+    async def read_registry(self, now: float) -> Registry:
         self._check()
-        return Registry(tuple(self.registered.values()), frozenset(self.removed), dict(self.draining))
+        return Registry(tuple(self.registered.values()), frozenset(self.removed), dict(self.orders))
 
-    async def set_draining(self, worker_id: str, is_draining: bool) -> None:
+    async def set_order(self, worker_id: str, order: Order | None, now: float) -> None:
         self._check()
-        self.draining[worker_id] = is_draining
+        self.orders[worker_id] = order
 
     async def register(self, registration: Registration) -> None:
         self._check()
@@ -53,7 +54,7 @@ class FakeStore:
     async def deregister(self, worker_id: str, incarnation: str) -> bool:
         self._check()
         self.removed.add(worker_id)
-        self.draining.pop(worker_id, None)
+        self.orders.pop(worker_id, None)
         return self.registered.pop(worker_id, None) is not None
 
     async def publish_load(self, load: ProcessLoad, now: float) -> None:
@@ -128,7 +129,7 @@ class Replica:
             destinations=FakeDestinations(rules, self.names),
             process=name,
             in_flight=lambda worker: 0,
-            tell=lambda event: self.told.append((event.worker_id, event.is_draining)),
+            tell=lambda event: self.told.append((event.worker_id, event.order)),
             clock=lambda: self.now,
             new_incarnation=lambda: f"{name}-{next(numbers)}",
         )
@@ -254,21 +255,39 @@ async def test_nothing_is_lost_while_the_store_is_gone_and_admin_writes_are_refu
     assert replica.workers == ["a:1"]
 
 
-async def test_draining_is_told_to_all_survives_a_lost_store_and_ends_on_every_replica() -> None:
+async def test_an_order_is_told_to_all_survives_a_lost_store_and_ends_on_every_replica() -> None:
     store = FakeStore()
     one, two = Replica(store, "p1"), Replica(store, "p2")
     await one.fleet.add(A)
     await two.sync()
-    assert not await one.fleet.set_draining("nobody", True)
-    assert await one.fleet.set_draining("a:1", True)
+    order = Order(OrderKind.DRAIN, "a new driver", "ops", one.now + 60.0)
+    assert not await one.fleet.order("nobody", order)
+    assert await one.fleet.order("a:1", order)
     await two.sync()
-    assert one.told == two.told == [("a:1", True)]
-    store.draining.clear()
+    assert one.told == two.told == [("a:1", order)]
+    # The end of an order is read a little differently each time.
+    store.orders["a:1"] = replace(order, until=order.until + 0.5)
     await two.sync()
-    assert store.draining == {"a:1": True}
-    assert await two.fleet.set_draining("a:1", False)
+    assert len(two.told) == 1
+    store.orders.clear()
+    await two.sync()
+    assert store.orders == {"a:1": order}
+    assert await two.fleet.order("a:1", None)
     await one.sync()
-    assert one.told == two.told == [("a:1", True), ("a:1", False)]
+    assert one.told == two.told == [("a:1", order), ("a:1", None)]
+
+
+async def test_an_order_ends_by_itself_and_is_not_written_again() -> None:
+    store = FakeStore()
+    replica = Replica(store, "p1")
+    await replica.fleet.add(A)
+    order = Order(OrderKind.CORDON, "to be looked at", "ops", replica.now + 10.0)
+    assert await replica.fleet.order("a:1", order)
+    store.orders.clear()
+    replica.now += 10.0
+    await replica.sync()
+    assert store.orders == {}
+    assert replica.told == [("a:1", order), ("a:1", None)]
 
 
 async def test_what_cannot_be_a_worker_is_refused() -> None:

@@ -91,7 +91,7 @@ async def test_data_in_a_folder_outlive_the_server(tasks: Tasks, tmp_path: Path)
         server = EmbeddedServer(start=tasks.start, folder=tmp_path / "new" / "data")
         await server.start()
         store = store_on(server, tasks)
-        assert len((await store.read_registry()).registrations) == restart
+        assert len((await store.read_registry(0.0)).registrations) == restart
         await store.register(GOOD)
         await store.close()
         await server.stop()
@@ -109,7 +109,7 @@ async def test_data_in_a_folder_outlive_a_kill(tasks: Tasks, tmp_path: Path) -> 
 
     async def is_back() -> bool:
         try:
-            return (await store.read_registry()).registrations == (GOOD,)
+            return (await store.read_registry(0.0)).registrations == (GOOD,)
         except StoreUnavailable:  # it does not run yet, or it reads its file
             return False
 

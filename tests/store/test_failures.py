@@ -80,7 +80,7 @@ async def answered(call: Callable[[], Awaitable[Answer]]) -> Answer:
 async def test_nobody_listens(make_store: Make) -> None:
     store = make_store("unix:///nowhere/at/all.sock")
     assert store.state == "unknown"
-    await refused(store.read_registry())
+    await refused(store.read_registry(0.0))
     assert store.state == "unknown"
     for call in (store.register(GOOD), store.deregister("h:1", "a")):
         await refused(call)
@@ -103,19 +103,19 @@ async def test_it_opens_after_three_failures_refuses_at_once_and_lets_one_try(ma
     port = listener.sockets[0].getsockname()[1]
     store = make_store(f"redis://127.0.0.1:{port}", clock=clock, rng=random.Random(7))
     for _ in range(3):
-        await refused(store.read_registry())
+        await refused(store.read_registry(0.0))
     assert (store.state, connections) == ("down", 3)
     for _ in range(20):
-        await refused(store.read_registry())
+        await refused(store.read_registry(0.0))
     assert connections == 3
     clock.now = 0.99
-    await refused(store.read_registry())
+    await refused(store.read_registry(0.0))
     assert connections == 3
     clock.now = 5.0
-    together = await asyncio.gather(*(store.read_registry() for _ in range(5)), return_exceptions=True)
+    together = await asyncio.gather(*(store.read_registry(0.0) for _ in range(5)), return_exceptions=True)
     assert all(isinstance(outcome, StoreUnavailable) for outcome in together)
     assert connections == 4, "one call tries, the others are refused"
-    await refused(store.read_registry())
+    await refused(store.read_registry(0.0))
     assert connections == 4, "and when it fails, the breaker is open again at once"
     listener.close()
     await listener.wait_closed()
@@ -127,8 +127,8 @@ async def test_the_pause_is_drawn_for_each_replica(make_store: Make) -> None:
         clock = Clock()
         store = make_store("unix:///nowhere.sock", clock=clock, rng=random.Random(seed))
         for _ in range(3):
-            await refused(store.read_registry())
-        while "down:" in await refused(store.read_registry()):
+            await refused(store.read_registry(0.0))
+        while "down:" in await refused(store.read_registry(0.0)):
             clock.now += 0.25
         assert 1.0 <= clock.now <= 5.25
         pauses.add(clock.now)
@@ -143,11 +143,11 @@ async def test_transitions_are_one_log_line_each_and_show_no_secret(
     with caplog.at_level(logging.INFO, "warmset"):
         store = make_store(f"{server.url}?password=wrong-s3cret", clock=clock)
         for _ in range(5):
-            await refused(store.read_registry())
+            await refused(store.read_registry(0.0))
         assert "s3cret" not in repr(store) + store.last_error + store.shown_url
         right = make_store(f"{server.url}?password=s3cret", clock=clock)
         for _ in range(5):
-            assert await right.read_registry() == Registry()
+            assert await right.read_registry(0.0) == Registry()
     lines = [record.getMessage() for record in caplog.records if record.name == "warmset.store"]
     assert [line.split(":")[0] for line in lines] == ["store is down", "store is up"]
     assert "s3cret" not in caplog.text
@@ -193,7 +193,7 @@ async def test_a_full_server_is_unavailable_for_writes_and_still_read(store: Red
     await store.register(GOOD)
     await raw.config_set("maxmemory", 1)
     assert "maxmemory" in await refused(store.publish_load(ProcessLoad("p"), 0.0))
-    assert (await store.read_registry()).registrations == (GOOD,)
+    assert (await store.read_registry(0.0)).registrations == (GOOD,)
     await raw.config_set("maxmemory", 0)
     await store.publish_load(ProcessLoad("p"), 0.0)
 
@@ -206,7 +206,7 @@ async def test_a_read_only_replica_is_unavailable_for_writes_and_still_read(make
     await raw.execute_command("REPLICAOF", "127.0.0.1", "1")
     await raw.config_set("replica-serve-stale-data", "yes")
     assert "READONLY" in (await refused(store.register(GOOD))).upper().replace("READ ONLY", "READONLY")
-    assert (await store.read_registry()).registrations == (GOOD,), "what expired is left out, even if it cannot go"
+    assert (await store.read_registry(0.0)).registrations == (GOOD,), "what expired is left out, even if it cannot go"
 
 
 async def test_a_reply_that_comes_late_is_not_the_next_command_s(make_store: Make) -> None:
@@ -223,7 +223,7 @@ async def test_a_reply_that_comes_late_is_not_the_next_command_s(make_store: Mak
                 says, is_late = b"late" if is_late else b"good", False
                 if says == b"late":
                     await late.wait()
-                writer.write(b"*4\r\n*0\r\n*1\r\n$4\r\n" + says + b"\r\n*0\r\n:0\r\n")
+                writer.write(b"*5\r\n$1\r\n0\r\n*0\r\n*1\r\n$4\r\n" + says + b"\r\n*0\r\n:0\r\n")
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -234,11 +234,11 @@ async def test_a_reply_that_comes_late_is_not_the_next_command_s(make_store: Mak
     store = make_store(f"redis://127.0.0.1:{port}", limits=QUICK)
     for _ in range(2):
         while is_late:  # until it has met the one that is late
-            await refused(store.read_registry())
+            await refused(store.read_registry(0.0))
         late.set()
         await asyncio.sleep(0.1)
         for _ in range(3):
-            assert (await answered(store.read_registry)).removed == {"good"}
+            assert (await answered(lambda: store.read_registry(0.0))).removed == {"good"}
         late.clear()
         is_late = True
     listener.close()
@@ -264,10 +264,10 @@ async def test_a_connection_that_the_client_library_would_keep_is_closed_all_the
         pass
 
     def read_registry() -> Awaitable[Any]:
-        return connections.run(READ_REGISTRY, [keys.workers, keys.removed, keys.draining], [], ended)
+        return connections.run(READ_REGISTRY, [keys.workers, keys.removed, keys.orders], [], ended)
 
     assert server.pid is not None
-    assert await answered(read_registry) == [[], [], [], 0]
+    assert (await answered(read_registry))[1:] == [[], [], [], 0]
     os.kill(server.pid, signal.SIGSTOP)
     await refused(read_registry())
     # The server goes on while the next command waits, and answers the first one, too.
@@ -288,7 +288,7 @@ async def test_a_caller_that_leaves_does_not_disturb_the_others(
     await store.publish_load(ProcessLoad("p", {"h:1": 1}), 0.0)
     assert server.pid is not None
     os.kill(server.pid, signal.SIGSTOP)
-    calls = [asyncio.create_task(store.read_registry()), asyncio.create_task(store.read_loads(0.0))]
+    calls = [asyncio.create_task(store.read_registry(0.0)), asyncio.create_task(store.read_loads(0.0))]
     await asyncio.sleep(after)
     for call in calls:
         call.cancel()
@@ -298,7 +298,7 @@ async def test_a_caller_that_leaves_does_not_disturb_the_others(
     os.kill(server.pid, signal.SIGCONT)
     for _ in range(10):
         assert await store.read_loads(0.0) == [ProcessLoad("p", {"h:1": 1})]
-        assert (await store.read_registry()).registrations == (GOOD,)
+        assert (await store.read_registry(0.0)).registrations == (GOOD,)
 
 
 async def test_callers_cancelled_at_any_moment_leave_right_connections(make_store: Make) -> None:
@@ -309,7 +309,7 @@ async def test_callers_cancelled_at_any_moment_leave_right_connections(make_stor
 
     async def ask(number: int) -> None:
         if number % 2:
-            assert (await store.read_registry()).registrations == (GOOD,)
+            assert (await store.read_registry(0.0)).registrations == (GOOD,)
         else:
             assert await store.read_loads(0.0) == [ProcessLoad("p", {"h:1": 1})]
 
@@ -339,13 +339,13 @@ async def test_a_stopped_server_costs_each_call_its_limit_and_then_nothing(
     stopped_at = store.since
     run, store._connections.run = store._connections.run, None  # type: ignore[assignment]
     for _ in range(100):
-        assert (await refused(store.read_registry())).startswith("the store is down:"), "nobody is asked"
+        assert (await refused(store.read_registry(0.0))).startswith("the store is down:"), "nobody is asked"
     store._connections.run = run  # type: ignore[method-assign]
     os.kill(server.pid, signal.SIGCONT)
     stopped_at = None
     for _ in range(20):
         assert await answered(lambda: store.read_loads(0.0)) == [load]
-        assert (await answered(store.read_registry)).registrations == (GOOD,)
+        assert (await answered(lambda: store.read_registry(0.0))).registrations == (GOOD,)
     assert store.state == "up"
 
 
@@ -356,7 +356,7 @@ async def test_more_calls_than_connections_wait_no_longer_than_a_command(
     await answered(lambda: store.register(GOOD))
     assert server.pid is not None
     os.kill(server.pid, signal.SIGSTOP)
-    outcomes = await soon(asyncio.gather(*(store.read_registry() for _ in range(6)), return_exceptions=True))
+    outcomes = await soon(asyncio.gather(*(store.read_registry(0.0) for _ in range(6)), return_exceptions=True))
     texts = sorted(str(outcome) for outcome in outcomes)
     assert all(isinstance(outcome, StoreUnavailable) for outcome in outcomes)
     assert any("busy" in text for text in texts)
@@ -372,11 +372,11 @@ async def test_a_killed_server_comes_back_empty_under_the_same_address(
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
 
-    assert await answered(store.read_registry) == Registry()
+    assert await answered(lambda: store.read_registry(0.0)) == Registry()
     assert server.restarts == 1
     assert server.pid not in (None, killed)
     await store.register(GOOD)
-    assert (await store.read_registry()).registrations == (GOOD,)
+    assert (await store.read_registry(0.0)).registrations == (GOOD,)
 
 
 async def test_a_closed_store_is_unavailable(make_store: Make, server: EmbeddedServer) -> None:
@@ -384,10 +384,10 @@ async def test_a_closed_store_is_unavailable(make_store: Make, server: EmbeddedS
     await store.register(GOOD)
     assert server.pid is not None
     os.kill(server.pid, signal.SIGSTOP)
-    call = asyncio.create_task(store.read_registry())
+    call = asyncio.create_task(store.read_registry(0.0))
     await asyncio.sleep(0.02)
     await store.close()
     await refused(call)
-    await refused(store.read_registry())
+    await refused(store.read_registry(0.0))
     os.kill(server.pid, signal.SIGCONT)
     await store.close()

@@ -57,26 +57,26 @@ def entry(**changes: object) -> bytes:
 async def test_a_malformed_registration_is_skipped(store: RedisStore, raw: Redis, value: bytes) -> None:
     await raw.hset(WORKERS, "x:80", value)
     await store.register(GOOD)
-    assert await store.read_registry() == Registry((GOOD,))
+    assert await store.read_registry(0.0) == Registry((GOOD,))
     assert store.malformed == 1
     assert store.state == "up"
     assert not await store.deregister("x:80", "b")
     # An operator can put it right.
     right = Registration("x:80", "http://x:80", "b", WorkerSource.ADMIN)
     await store.register(right)
-    assert await store.read_registry() == Registry((GOOD, right))
+    assert await store.read_registry(0.0) == Registry((GOOD, right))
 
 
 async def test_a_configured_worker_takes_the_place_of_a_malformed_entry(store: RedisStore, raw: Redis) -> None:
     await raw.hset(WORKERS, "h:1", b"rubbish")
     right = Registration("h:1", "http://h:1", "b", WorkerSource.CONFIG)
     await store.register(right)
-    assert await store.read_registry() == Registry((right,))
+    assert await store.read_registry(0.0) == Registry((right,))
 
 
 async def test_members_that_a_later_version_adds_are_ignored(store: RedisStore, raw: Redis) -> None:
     await raw.hset(WORKERS, "x:80", entry(added={"in": "v1.1"}))
-    assert await store.read_registry() == Registry((Registration("x:80", "http://x:80", "a", WorkerSource.ADMIN),))
+    assert await store.read_registry(0.0) == Registry((Registration("x:80", "http://x:80", "a", WorkerSource.ADMIN),))
     assert store.malformed == 0
 
 
@@ -86,7 +86,7 @@ async def test_each_malformed_entry_is_counted_every_time_and_logged_once(
     await raw.hset(WORKERS, "secret\nname", b"rubbish")
     with caplog.at_level(logging.WARNING, "warmset.store"):
         for _ in range(3):
-            await store.read_registry()
+            await store.read_registry(0.0)
     assert store.malformed == 3
     assert [record.message for record in caplog.records] == [
         "skipped a malformed registration in the store: it is not JSON"
@@ -95,7 +95,7 @@ async def test_each_malformed_entry_is_counted_every_time_and_logged_once(
 
 async def test_a_name_that_is_not_utf8_is_skipped(store: RedisStore, raw: Redis) -> None:
     await raw.hset(WORKERS, b"\xff", entry())
-    assert await store.read_registry() == Registry()
+    assert await store.read_registry(0.0) == Registry()
     assert store.malformed == 1
 
 
@@ -134,14 +134,14 @@ async def test_a_load_without_a_time_of_publication_is_skipped(store: RedisStore
 async def test_keys_of_another_type_are_read_as_empty_and_written_over(store: RedisStore, raw: Redis) -> None:
     for key in (WORKERS, REMOVED, LOADS):
         await raw.set(key, "text")
-    assert await store.read_registry() == Registry()
+    assert await store.read_registry(0.0) == Registry()
     assert await store.read_loads(0.0) == []
     assert not await store.deregister("h:1", "a")
     assert store.malformed == 2
     await store.register(GOOD)
     await raw.set(REMOVED, "text")
     assert await store.deregister("h:1", "a")
-    assert await store.read_registry() == Registry((), frozenset({"h:1"}))
+    assert await store.read_registry(0.0) == Registry((), frozenset({"h:1"}))
     await store.publish_load(ProcessLoad("p"), now=0.0)
     assert await store.read_loads(0.0) == [ProcessLoad("p")]
     assert store.state == "up"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from app.core.fleet.load import LoadSample
+from app.core.fleet.order import Order
 from app.core.fleet.reasons import Failure, MarkKind, Outcome
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.worker import Worker
@@ -77,12 +78,12 @@ class WorkerGone:
 
 
 @dataclass(slots=True)
-class WorkerDraining:
-    """An operator wants a worker to take nothing new (or to take requests again). Holds for whoever answers there: a
-    restart does not end it."""
+class WorkerOrdered:
+    """What an operator wants of a worker, None for nothing any more. Holds for whoever answers there: a restart does
+    not end it."""
 
     worker_id: str
-    is_draining: bool
+    order: Order | None
 
 
 @dataclass(slots=True)
@@ -129,7 +130,7 @@ Event = (
     | TimePassed
     | WorkerSeen
     | WorkerGone
-    | WorkerDraining
+    | WorkerOrdered
     | HealthReported
     | LoadSampled
     | MarkTold

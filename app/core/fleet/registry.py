@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from app.core.fleet.events import MarkTold
 from app.core.fleet.load import LoadSample
+from app.core.fleet.order import Order
 
 
 class WorkerSource(StrEnum):
@@ -29,12 +30,15 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """What the store holds of workers: those registered, and the ids whose configured entry an operator deleted."""
+    """What the store holds of workers: those registered, and what operators said of them.
+
+    removed: ids whose configured entry an operator deleted. orders: what one wants of a worker; None that he wants
+    nothing any more. Without an entry nobody has said anything, or it was lost.
+    """
 
     registrations: Sequence[Registration] = ()
     removed: frozenset[str] = frozenset()
-    draining: Mapping[str, bool] = field(default_factory=dict)
-    """Worker id -> what an operator said last. Without an entry nobody has said anything, or it was lost."""
+    orders: Mapping[str, Order | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

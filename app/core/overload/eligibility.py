@@ -28,7 +28,8 @@ class Member(NamedTuple):
     is_willing: by operator and pin. was_healthy: whether this incarnation ever was. can_connect: by the last probes.
     sheet: what is held against it.
     is_latched: it looks overloaded by its own numbers, and latch_ends when that is known no longer.
-    unwell_at: since when its `/health` says no.
+    unwell_at: since when its `/health` says no. is_forced: an operator wants it to take requests whatever is held
+    against it; what it says of itself still counts. order_ends: when what an operator wants of it is over.
     """
 
     is_willing: bool
@@ -39,6 +40,8 @@ class Member(NamedTuple):
     is_latched: bool = False
     latch_ends: float = FOR_EVER
     unwell_at: float = FOR_EVER
+    is_forced: bool = False
+    order_ends: float = FOR_EVER
 
     @property
     def suspected_at(self) -> float:
@@ -71,7 +74,11 @@ def judge(members: Sequence[Member], now: float) -> Standing:
     last: list[int] = []
     changes_at = FOR_EVER
     for place, member in enumerate(members):
+        changes_at = min(changes_at, member.order_ends)
         if not member.is_willing:
+            continue
+        if member.is_forced and member.health is Health.HEALTHY:
+            good.append(place)
             continue
         sheet = member.sheet
         state = sheet.state(now)

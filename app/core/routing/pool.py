@@ -22,9 +22,9 @@ class Pool:
 
     name: what a policy keeps its own state of a pool under: the model, for a lane with what sets it apart.
     members: all registered workers of the model, ordered by id.
-    eligible: those that may take any request. Empty when each drains or is outside of the pin, or when all are
-    overloaded. trials: those that may take one, to show that they can. overloaded: those that said so. panic: some of
-    the eligible would not be if there were others enough. shed: nobody is eligible, for overload alone.
+    eligible: those that may take any request. Empty when each is held back by an operator or outside of the pin, or
+    when all are overloaded. trials: those that may take one, to show that they can. overloaded: those that said so.
+    panic: some of the eligible would not be if there were others enough. shed: nobody is eligible, for overload alone.
     ramps: whether eligible workers in slow start are to be spared.
     changes_at: until when this holds if nothing happens, monotonic seconds.
     """
@@ -58,7 +58,7 @@ class Pool:
         self._lanes: dict[Service, Pool | None] = {}
         self._plain: Pool | None = None
         standing = judge(
-            [state.member(now, is_willing=not state.is_draining and self.problem(state) is None) for state in members],
+            [state.member(now, fits=self.problem(state) is None) for state in members],
             now,
         )
         self.eligible = tuple(members[place] for place in standing.eligible)

@@ -29,7 +29,9 @@ def nobody(lane: Pool, now: float) -> Refuse:
         after_s = max(1.0, min(ends, default=now) - now)
         count = len(lane.overloaded) + len(lane.trials)
         return Refuse(RefusalReason.OVERLOADED, f"{count} of {len(lane.members)} workers", after_s)
-    return Refuse(RefusalReason.NO_WORKERS, "every worker of this model drains or is outside of its pin")
+    return Refuse(
+        RefusalReason.NO_WORKERS, "every worker of this model is held back by an operator or outside of its pin"
+    )
 
 
 def all_busy(lane: Pool) -> Refuse:

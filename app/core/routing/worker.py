@@ -1,6 +1,7 @@
 """A worker as one router knows it."""
 
 from app.core.fleet.load import SAMPLE_FRESH_S, LoadSample
+from app.core.fleet.order import Order, OrderKind
 from app.core.fleet.worker import Worker
 from app.core.overload.accrual import Accrual
 from app.core.overload.eligibility import Member
@@ -15,7 +16,7 @@ class WorkerState:
 
     in_flight: reservations of this router: dispatched, not yet finished, failed or left by their clients.
     sample: the engine's last own word, None while there is none. assumed_load: of others, while that is not known.
-    is_draining: an operator wants it to finish what it has, and to get nothing new.
+    order: what an operator wants of it, which may be over.
     sheet: what is held against it. ramp_until: end of its slow start. tried_at: when it was last tried although it said
     that it is overloaded. unwell_at: since when it is unhealthy, FOR_EVER while it is not.
     """
@@ -25,8 +26,8 @@ class WorkerState:
         "assumed_load",
         "health",
         "in_flight",
-        "is_draining",
         "latch",
+        "order",
         "ramp_until",
         "sample",
         "sheet",
@@ -35,9 +36,9 @@ class WorkerState:
         "worker",
     )
 
-    def __init__(self, worker: Worker, settings: OverloadSettings, *, is_draining: bool = False) -> None:
+    def __init__(self, worker: Worker, settings: OverloadSettings, order: Order | None = None) -> None:
         self.worker = worker
-        self.is_draining = is_draining
+        self.order = order
         self.health = HealthTracker(settings.health)
         self.accrual = Accrual()
         self.latch = OverloadLatch(settings.latch)
@@ -70,9 +71,16 @@ class WorkerState:
         """Whether its load is."""
         return self.sample is not None and now - self.sample.taken_at <= SAMPLE_FRESH_S
 
-    def member(self, now: float, *, is_willing: bool) -> Member:
-        """What counts of it when the workers of a pool are judged."""
-        health = self.health
+    def ordered(self, now: float) -> OrderKind | None:
+        """What an operator wants of it now."""
+        order = self.order
+        return order.kind if order is not None and order.until > now else None
+
+    def member(self, now: float, *, fits: bool) -> Member:
+        """What counts of it when the workers of a pool are judged. fits: it is what the pool's pin asks for."""
+        health, ordered = self.health, self.ordered(now)
+        is_forced = ordered is OrderKind.FORCE_IN
+        is_willing = fits and (ordered is None or is_forced)
         return Member(
             is_willing,
             health.state,
@@ -82,4 +90,6 @@ class WorkerState:
             self.latch.holds(now),
             self.latch.frees_at(now),
             self.unwell_at,
+            is_forced,
+            self.order.until if ordered is not None and self.order is not None else FOR_EVER,
         )

@@ -18,7 +18,7 @@ class Script:
 READ_REGISTRY = Script("read_registry")
 REGISTER = Script("register")
 DEREGISTER = Script("deregister")
-SET_DRAINING = Script("set_draining")
+SET_ORDER = Script("set_order")
 PUBLISH_LOAD = Script("publish_load")
 READ_LOADS = Script("read_loads")
 EXCHANGE = Script("exchange")

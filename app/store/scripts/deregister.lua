@@ -1,5 +1,5 @@
 -- Remove one incarnation of a worker and leave a mark, so that no configuration brings it back.
--- KEYS: workers, removed, draining. ARGV: id, incarnation, life of the mark in ms.
+-- KEYS: workers, removed, orders. ARGV: id, incarnation, life of the mark in ms.
 -- Returns 1, or 0 when that incarnation is not what is registered now.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

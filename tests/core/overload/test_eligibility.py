@@ -28,6 +28,10 @@ KINDS = {
     "overloaded": GOOD._replace(sheet=marked(MarkKind.OVERLOAD)),
     "tried": GOOD._replace(sheet=marked(MarkKind.OVERLOAD, ago=2.0)),
     "tried_for_failing": GOOD._replace(sheet=marked(MarkKind.FAILING, ago=9.0)),
+    "forced_failing": GOOD._replace(sheet=marked(MarkKind.FAILING), is_forced=True),
+    "forced_overloaded": GOOD._replace(sheet=marked(MarkKind.OVERLOAD), is_forced=True),
+    "forced_sick": GOOD._replace(health=Health.UNHEALTHY, unwell_at=NOW - 2, is_forced=True),
+    "forced_starting": GOOD._replace(health=Health.UNKNOWN, was_healthy=False, is_forced=True),
     "busy": GOOD._replace(is_latched=True, latch_ends=NOW + 3),
 }
 
@@ -69,6 +73,11 @@ KINDS = {
         ("good busy", [0], [], ""),
         ("busy busy", [0, 1], [], ""),
         ("busy overloaded", [0], [], ""),
+        # An operator's word beats what is held against a worker, and not what it says of itself.
+        ("good forced_failing", [0, 1], [], ""),
+        ("forced_overloaded overloaded", [0], [], ""),
+        ("good forced_sick", [0], [], ""),
+        ("good forced_starting", [0], [], ""),
         # Trials.
         ("good tried", [0], [1], ""),
         ("tried", [], [0], "shed"),

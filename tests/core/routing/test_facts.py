@@ -5,13 +5,13 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.fleet.events import HealthReported, LoadSampled, WorkerDraining, WorkerSeen
+from app.core.fleet.events import HealthReported, LoadSampled, WorkerSeen
 from app.core.fleet.load import LoadSample
 from app.core.overload.health import HealthThresholds
 from app.core.router import Router
 from app.core.routing.facts import facts_of
 from app.core.routing.policies import make_policy
-from tests.core.script import Script, worker
+from tests.core.script import Script, ordered, worker
 
 NAMES = ("a", "b", "c")
 HAPPENS = st.tuples(st.sampled_from(NAMES), st.sampled_from(["healthy", "sick", "gone", "drains", "sampled"]))
@@ -24,7 +24,7 @@ def test_the_same_facts_make_the_same_pool(events: list[tuple[str, str]]) -> Non
         script >> WorkerSeen(worker(name, "m"))
     for number, (name, what) in enumerate(events, 1):
         if what == "drains":
-            script >> WorkerDraining(name, True)
+            script >> ordered(name)
         elif what == "sampled":
             script >> LoadSampled(name, "1", LoadSample(script.now, 2, number % 90, 0, None, number))
         else:
@@ -40,4 +40,4 @@ def test_the_same_facts_make_the_same_pool(events: list[tuple[str, str]]) -> Non
             health.was_healthy,
             health.can_connect,
         )
-        assert (told.is_draining, told.sample) == (state.is_draining, state.sample)
+        assert (told.order, told.sample) == (state.order, state.sample)
