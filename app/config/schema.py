@@ -411,6 +411,16 @@ class Config(BaseModel):
         ),
         Offer(HEALTH, (), "SHARE"),
     ] = 0.95
+    stall_timeout_secs: Annotated[
+        float,
+        Field(
+            ge=0,
+            allow_inf_nan=False,
+            description="time without a step of an engine that has work, by its own counters, after which it is taken "
+            "to be wedged; 0: never",
+        ),
+        Offer(HEALTH),
+    ] = 60.0
     load_monitor_interval_secs: Annotated[
         Seconds,
         Field(description="time between samples of a worker's load"),

@@ -75,6 +75,8 @@ def to_record(event: FleetEvent) -> dict[str, Any]:
         "own_in_flight": sample.own_in_flight,
         "kv_usage": sample.kv_usage,
         "seq": sample.seq,
+        "stalled_s": sample.stalled_s,
+        "is_asleep": sample.is_asleep,
     }
 
 
@@ -112,6 +114,8 @@ def _load_sampled(record: Record) -> LoadSampled:
         record["own_in_flight"],
         record["kv_usage"],
         record["seq"],
+        record["stalled_s"],
+        record["is_asleep"],
     )
     return LoadSampled(record["id"], record["incarnation"], sample)
 

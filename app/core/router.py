@@ -430,11 +430,16 @@ class Router:
         if state is None or (state.sample is not None and event.sample.taken_at <= state.sample.taken_at):
             return NOTHING
         now, sheet, was_latched = self._now, state.sheet, state.latch.holds(self._now)
-        was = sheet.state(now)
+        was, was_stuck, was_asleep = sheet.state(now), state.is_stuck(now), state.is_asleep(now)
         state.sample = event.sample
-        is_healthy = state.latch.sample(event.sample) and state.health.state is Health.HEALTHY
+        is_stuck, is_asleep = state.is_stuck(now), state.is_asleep(now)
+        if (was_stuck and not is_stuck) or (was_asleep and not is_asleep):
+            state.hold(sheet.started(now))
+            sheet = state.sheet
+        is_healthy = state.latch.sample(event.sample) and state.health.state is Health.HEALTHY and not is_stuck
         state.hold(sheet.observed(event.sample.seq, now, is_healthy=is_healthy))
-        if state.sheet.state(now) is not was or state.latch.holds(now) is not was_latched:
+        is_changed = (is_stuck, is_asleep) != (was_stuck, was_asleep)
+        if is_changed or state.sheet.state(now) is not was or state.latch.holds(now) is not was_latched:
             self._judge_again(state)
         return NOTHING
 

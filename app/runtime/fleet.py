@@ -268,6 +268,8 @@ class Fleet:
                 "running": sample.running,
                 "waiting": sample.waiting,
                 "kv_usage": sample.kv_usage,
+                "stalled_s": round(sample.stalled_s, 3),
+                "asleep": sample.is_asleep,
                 "age_s": round(now - sample.taken_at, 3),
             }
         return {
@@ -275,6 +277,7 @@ class Fleet:
             "address": state.worker.address or None,
             "health": state.health.state.value,
             "state": state.sheet.state(now).value,
+            "stuck": state.is_stuck(now),
             "marks": [
                 {"kind": mark.kind.value, "by": mark.reporter, "for_s": round(mark.until - now, 3)}
                 for mark in state.sheet.marks

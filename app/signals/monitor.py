@@ -15,6 +15,7 @@ from app.core.fleet.load import LoadSample
 from app.core.fleet.registry import Registration
 from app.core.fleet.rng import Rng
 from app.core.fleet.worker import Worker
+from app.core.overload.progress import Progress
 from app.signals.control import NoReply, StartTask, WorkerControl
 from app.signals.descriptions import Malformed, read_models, read_version, same_models
 from app.signals.destinations import Destinations
@@ -105,6 +106,7 @@ class WorkerMonitor:
         self._several_processes = False
         self._counted = ""
         self._samples = 0
+        self._progress = Progress()
         self._describe_at = float("-inf")
         self._inquiry: Inquiry | None = None
 
@@ -344,9 +346,20 @@ class WorkerMonitor:
             return
         self._succeeded("load")
         if self._counted != self.worker.incarnation:
-            self._counted, self._samples = self.worker.incarnation, 0
+            self._counted, self._samples, self._progress = self.worker.incarnation, 0, Progress()
         self._samples += 1
-        sample = LoadSample(taken_at, metrics.running, metrics.waiting, own, metrics.kv_usage, self._samples)
+        is_busy = metrics.running + metrics.waiting > 0
+        stalled_s = self._progress.sample(metrics.steps, taken_at, is_busy=is_busy)
+        sample = LoadSample(
+            taken_at,
+            metrics.running,
+            metrics.waiting,
+            own,
+            metrics.kv_usage,
+            self._samples,
+            stalled_s,
+            metrics.is_asleep,
+        )
         self._emit(LoadSampled(worker_id, self.worker.incarnation, sample))
 
     # How

@@ -135,6 +135,7 @@ def overload_settings(config: Config) -> OverloadSettings:
         thresholds(config),
         Thresholds(config.overload_waiting_requests, config.overload_kv_usage),
         QueueSettings(config.queue_timeout_secs, config.max_queue_requests, config.max_queue_tokens),
+        config.stall_timeout_secs,
         config.max_worker_requests,
     )
 

@@ -22,6 +22,7 @@ EVENTS: list[FleetEvent] = [
     HealthReported("w", "i.1", healthy=False, reachable=False),
     LoadSampled("w", "i.1", LoadSample(12.5, 3, 4, 2, 0.25)),
     LoadSampled("w", "i.1", LoadSample(12.5, 3, 4, 2)),
+    LoadSampled("w", "i.1", LoadSample(12.5, 3, 4, 2, None, 9, 61.5, True)),
 ]
 
 

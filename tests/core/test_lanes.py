@@ -140,7 +140,8 @@ def test_a_worker_outside_of_the_pin_gets_nothing_not_even_in_a_panic() -> None:
     pool.add("old", Engine("vllm", "0.29.1"))
     verdict = pool.ask("/v1/completions")
     assert verdict == Refuse(
-        RefusalReason.NO_WORKERS, "every worker of this model is held back by an operator or outside of its pin"
+        RefusalReason.NO_WORKERS,
+        "every worker of this model is asleep, held back by an operator, or outside of its pin",
     )
     pool.add("new", Engine("vllm", "0.32.0"))
     assert pool.served_by("/v1/completions") == {"new"}

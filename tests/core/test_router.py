@@ -170,6 +170,45 @@ def test_a_draining_worker_finishes_and_gets_nothing_new() -> None:
     assert {script.dispatched().worker.id for _ in range(6)} == {"a", "b"}
 
 
+def sampled(script: Script, name: str, seq: int, *, stalled_s: float = 0.0, is_asleep: bool = False) -> None:
+    sample = LoadSample(script.now + 1.0, 1, 0, 0, None, seq, stalled_s, is_asleep)
+    script >> LoadSampled(name, "1", sample)
+
+
+def test_a_wedged_worker_gets_nothing_until_it_makes_a_step() -> None:
+    script = Script()
+    script.healthy("a", "b")
+    sampled(script, "a", 1, stalled_s=59.0)
+    assert {script.dispatched().worker.id for _ in range(4)} == {"a", "b"}
+    sampled(script, "a", 2, stalled_s=60.0)
+    assert {script.dispatched().worker.id for _ in range(3)} == {"b"}
+    sampled(script, "a", 3, stalled_s=66.0)
+    assert {script.dispatched().worker.id for _ in range(4)} == {"b"}
+    sampled(script, "a", 4)
+    assert script.router.pools["m"].eligible[0].worker.id == "a"
+    assert script.router.workers["a"].ramp_until > script.now, "slow start"
+
+
+def test_a_wedged_worker_of_which_nothing_is_heard_any_more_is_unknown() -> None:
+    script = Script()
+    script.healthy("a", "b")
+    sampled(script, "a", 1, stalled_s=60.0)
+    script.now += 6.0
+    assert "a" in {script.dispatched().worker.id for _ in range(30)}
+
+
+def test_a_worker_that_sleeps_gets_nothing_even_when_it_is_alone() -> None:
+    script = Script()
+    script.healthy("a")
+    sampled(script, "a", 1, is_asleep=True)
+    assert script.ask() == Refuse(
+        RefusalReason.NO_WORKERS,
+        "every worker of this model is asleep, held back by an operator, or outside of its pin",
+    )
+    sampled(script, "a", 2)
+    assert script.dispatched().worker.id == "a"
+
+
 def test_an_order_ends_by_itself() -> None:
     script = Script()
     script.healthy("a", "b")
@@ -204,7 +243,8 @@ def test_draining_holds_in_a_panic_and_when_it_is_everybody(policy: str) -> None
     assert {script.dispatched(key=b"%d" % number).worker.id for number in range(20)} == {"b"}
     script >> ordered("b")
     assert script.ask() == Refuse(
-        RefusalReason.NO_WORKERS, "every worker of this model is held back by an operator or outside of its pin"
+        RefusalReason.NO_WORKERS,
+        "every worker of this model is asleep, held back by an operator, or outside of its pin",
     )
 
 

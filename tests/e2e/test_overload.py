@@ -31,6 +31,8 @@ class Engine(ThreadingHTTPServer):
         self.headers: dict[str, str] = {}
         self.served: Counter[int] = Counter()
         self.waiting = 0
+        self.steps = 0
+        self.is_awake = 1
         self.started = time.time()
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.id = self.url.removeprefix("http://")
@@ -46,6 +48,8 @@ class Answers(BaseHTTPRequestHandler):
         metrics = (
             f"process_start_time_seconds {engine.started}\n"
             f"vllm:num_requests_running 0.0\nvllm:num_requests_waiting {engine.waiting}\n"
+            f"vllm:iteration_tokens_total_count {engine.steps}\n"
+            f'vllm:engine_sleep_state{{sleep_state="awake"}} {engine.is_awake}\n'
         )
         said = {
             "/health": "",
@@ -175,3 +179,34 @@ def test_what_one_gateway_learns_the_other_knows(
     assert mark["by"].startswith(one.status()["gateway"])
     assert {ask(two).status_code for _ in range(9)} == {200}
     assert full.served[429] == before
+
+
+def test_an_engine_that_has_work_and_gets_nowhere_is_left_alone_until_it_does(
+    gateway: Callable[..., Gateway], engines: list[Engine]
+) -> None:
+    """It takes connections, and says that it is healthy."""
+    wedged = engines[0]
+    served = serve(gateway, engines, "--processes", "2", "--stall-timeout-secs", "2")
+    wedged.waiting, wedged.steps = 1, 7
+    served.until(lambda status: wedged.id not in status["pools"]["m"]["eligible"])
+    described = of(served, wedged)
+    assert (described["health"], described["stuck"], described["load"]["stalled_s"] >= 2) == ("healthy", True, True)
+    before = wedged.served.total()
+    assert {ask(served).status_code for _ in range(30)} == {200}
+    assert wedged.served.total() == before
+    wedged.steps = 8
+    served.until(lambda status: wedged.id in status["pools"]["m"]["eligible"])
+
+
+def test_a_model_that_sleeps_is_refused_at_once_in_place_of_a_request_that_hangs(
+    gateway: Callable[..., Gateway], engines: list[Engine]
+) -> None:
+    served = serve(gateway, engines, "--processes", "2")
+    for engine in engines:
+        engine.is_awake = 0
+    served.until(lambda status: not status["pools"]["m"]["eligible"])
+    until(lambda: ask(served).status_code == 503)
+    assert ask(served).json()["error"]["code"] == "no_workers"
+    for engine in engines:
+        engine.is_awake = 1
+    until(lambda: {ask(served).status_code for _ in range(4)} == {200})

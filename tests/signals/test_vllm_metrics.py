@@ -11,12 +11,44 @@ DATA = Path(__file__).parent / "data"
 VLLM: Any = {"engine": "vllm", "spec_decode": False}
 
 
+@pytest.mark.parametrize(
+    ("lines", "steps", "is_asleep"),
+    [
+        (b"", None, False),
+        (b'vllm:iteration_tokens_total_count{engine="0"} 7\n', 7, False),
+        (b'vllm:iteration_tokens_total_count{engine="0"} 7\nvllm:generation_tokens_total{a="}"} 5\n', 12, False),
+        (b'vllm:prompt_tokens_total{engine="0"} 1\nvllm:prompt_tokens_total{engine="1"} 2\n', 3, False),
+        (b'vllm:engine_sleep_state{engine="0",sleep_state="awake"} 1.0\n', None, False),
+        (b'vllm:engine_sleep_state{engine="0",sleep_state="awake"} 0.0\n', None, True),
+        (b'vllm:engine_sleep_state{engine="0",sleep_state="discard_all"} 0.0\n', None, False),
+        (b'vllm:engine_sleep_state{sleep_state="awake"} nonsense\n', None, False),
+    ],
+)
+def test_progress_and_sleep(lines: bytes, steps: float | None, is_asleep: bool) -> None:
+    read = read_metrics(b"# HELP x\n" + lines)
+    assert (read.steps, read.is_asleep) == (steps, is_asleep)
+
+
 def test_a_page_of_vllm_before_and_after_traffic() -> None:
     assert read_metrics((DATA / "vllm-0.32.0-metrics-fresh.txt").read_bytes()) == EngineMetrics(
-        running=0, waiting=0, kv_usage=0.0, prefix_hits=0.0, prefix_queries=0.0, process_start=1796070480.15, **VLLM
+        running=0,
+        waiting=0,
+        kv_usage=0.0,
+        prefix_hits=0.0,
+        prefix_queries=0.0,
+        process_start=1796070480.15,
+        steps=0.0,
+        **VLLM,
     )
     assert read_metrics((DATA / "vllm-0.32.0-metrics-after.txt").read_bytes()) == EngineMetrics(
-        running=0, waiting=0, kv_usage=0.0, prefix_hits=512.0, prefix_queries=881.0, process_start=1796070480.15, **VLLM
+        running=0,
+        waiting=0,
+        kv_usage=0.0,
+        prefix_hits=512.0,
+        prefix_queries=881.0,
+        process_start=1796070480.15,
+        steps=884.0,
+        **VLLM,
     )
 
 

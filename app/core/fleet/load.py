@@ -16,6 +16,7 @@ class LoadSample:
     running, waiting: requests in the engine's batch and queue, of everybody, not only ours.
     own_in_flight: requests of this process on the worker at `taken_at`; they are part of running + waiting.
     kv_usage: share of KV blocks in use, 0..1; None when the engine does not say.
+    stalled_s: for how long it has had work and made no step. is_asleep: it was put to sleep: what is sent there hangs.
     """
 
     taken_at: float
@@ -24,3 +25,5 @@ class LoadSample:
     own_in_flight: int
     kv_usage: float | None = None
     seq: int = 0
+    stalled_s: float = 0.0
+    is_asleep: bool = False

@@ -29,7 +29,8 @@ class Member(NamedTuple):
     sheet: what is held against it.
     is_latched: it looks overloaded by its own numbers, and latch_ends when that is known no longer.
     unwell_at: since when its `/health` says no. is_forced: an operator wants it to take requests whatever is held
-    against it; what it says of itself still counts. order_ends: when what an operator wants of it is over.
+    against it; what it says of itself still counts. changes_at: when what is said here may not be so any more.
+    is_stuck: it has work and gets nowhere.
     """
 
     is_willing: bool
@@ -41,7 +42,8 @@ class Member(NamedTuple):
     latch_ends: float = FOR_EVER
     unwell_at: float = FOR_EVER
     is_forced: bool = False
-    order_ends: float = FOR_EVER
+    changes_at: float = FOR_EVER
+    is_stuck: bool = False
 
     @property
     def suspected_at(self) -> float:
@@ -74,10 +76,10 @@ def judge(members: Sequence[Member], now: float) -> Standing:
     last: list[int] = []
     changes_at = FOR_EVER
     for place, member in enumerate(members):
-        changes_at = min(changes_at, member.order_ends)
+        changes_at = min(changes_at, member.changes_at)
         if not member.is_willing:
             continue
-        if member.is_forced and member.health is Health.HEALTHY:
+        if member.is_forced and member.health is Health.HEALTHY and not member.is_stuck:
             good.append(place)
             continue
         sheet = member.sheet
@@ -89,7 +91,7 @@ def judge(members: Sequence[Member], now: float) -> Standing:
             changes_at = min(changes_at, member.latch_ends)
         if not member.was_healthy or not member.can_connect or MarkKind.UNREACHABLE in kinds:
             last.append(place)
-        elif member.health is not Health.HEALTHY or MarkKind.FAILING in kinds:
+        elif member.health is not Health.HEALTHY or member.is_stuck or MarkKind.FAILING in kinds:
             suspected.append(place)
         elif state is State.MARKED:
             overloaded.append(place)

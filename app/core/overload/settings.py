@@ -12,5 +12,7 @@ class OverloadSettings:
     health: HealthThresholds = field(default_factory=HealthThresholds)
     latch: Thresholds = field(default_factory=Thresholds)
     queue: QueueSettings = field(default_factory=QueueSettings)
+    stall_s: float = 60.0
+    """Time without a step after which an engine that has work is taken to be wedged; 0: never."""
     worker_requests: int = 0
     """Requests that a worker has, of everybody, from which on others wait here; 0: it takes any number."""

@@ -30,7 +30,8 @@ def nobody(lane: Pool, now: float) -> Refuse:
         count = len(lane.overloaded) + len(lane.trials)
         return Refuse(RefusalReason.OVERLOADED, f"{count} of {len(lane.members)} workers", after_s)
     return Refuse(
-        RefusalReason.NO_WORKERS, "every worker of this model is held back by an operator or outside of its pin"
+        RefusalReason.NO_WORKERS,
+        "every worker of this model is asleep, held back by an operator, or outside of its pin",
     )
 
 

@@ -18,7 +18,8 @@ class WorkerState:
     sample: the engine's last own word, None while there is none. assumed_load: of others, while that is not known.
     order: what an operator wants of it, which may be over.
     sheet: what is held against it. ramp_until: end of its slow start. tried_at: when it was last tried although it said
-    that it is overloaded. unwell_at: since when it is unhealthy, FOR_EVER while it is not.
+    that it is overloaded. unwell_at: since when it is unhealthy, FOR_EVER while it is not. stall_s: without a step,
+    after which it counts as wedged.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class WorkerState:
         "ramp_until",
         "sample",
         "sheet",
+        "stall_s",
         "tried_at",
         "unwell_at",
         "worker",
@@ -49,6 +51,7 @@ class WorkerState:
         self.in_flight = 0
         self.assumed_load = 0
         self.sample: LoadSample | None = None
+        self.stall_s = settings.stall_s or FOR_EVER
 
     def hold(self, sheet: MarkSheet) -> None:
         """Replace what is held against it."""
@@ -71,6 +74,13 @@ class WorkerState:
         """Whether its load is."""
         return self.sample is not None and now - self.sample.taken_at <= SAMPLE_FRESH_S
 
+    def is_stuck(self, now: float) -> bool:
+        """It has work, and makes no step."""
+        return self.sample is not None and self.sample.stalled_s >= self.stall_s and self.is_known(now)
+
+    def is_asleep(self, now: float) -> bool:
+        return self.sample is not None and self.sample.is_asleep and self.is_known(now)
+
     def ordered(self, now: float) -> OrderKind | None:
         """What an operator wants of it now."""
         order = self.order
@@ -80,7 +90,11 @@ class WorkerState:
         """What counts of it when the workers of a pool are judged. fits: it is what the pool's pin asks for."""
         health, ordered = self.health, self.ordered(now)
         is_forced = ordered is OrderKind.FORCE_IN
-        is_willing = fits and (ordered is None or is_forced)
+        is_willing = fits and (ordered is None or is_forced) and not self.is_asleep(now)
+        is_stuck = self.is_stuck(now)
+        unwell_at = self.unwell_at
+        if is_stuck and self.sample is not None:
+            unwell_at = min(unwell_at, self.sample.taken_at - self.sample.stalled_s)
         return Member(
             is_willing,
             health.state,
@@ -89,7 +103,17 @@ class WorkerState:
             self.sheet,
             self.latch.holds(now),
             self.latch.frees_at(now),
-            self.unwell_at,
+            unwell_at,
             is_forced,
-            self.order.until if ordered is not None and self.order is not None else FOR_EVER,
+            self._ends(now),
+            is_stuck,
         )
+
+    def _ends(self, now: float) -> float:
+        """When what an operator wants of it is over, or what its sample says of it is not known any more."""
+        ends = FOR_EVER
+        if self.order is not None and self.order.until > now:
+            ends = self.order.until
+        if self.sample is not None and (self.is_stuck(now) or self.is_asleep(now)):
+            ends = min(ends, self.sample.taken_at + SAMPLE_FRESH_S)
+        return ends
