@@ -23,7 +23,9 @@ from app.core.routing.pool import Pool
 from app.runtime.gateway import Exchange, Gateway
 
 AT_ONCE = 16
-"""Parts of one batch that workers have at the same time: one client's batch must not fill every queue."""
+EACH = 2
+"""Parts of one batch that are under way at the same time, at most, and for each worker of the model: one that is being
+answered and one that follows. More would only fill queues, theirs and ours, before those of other clients."""
 
 
 PIECE = 1 << 20
@@ -123,7 +125,8 @@ class FanOut:
 
     async def _open(self, parts: Sequence[Part]) -> FannedOut | Refuse:
         self._facts.tokens = max(1, self._facts.tokens // len(parts))
-        turns = asyncio.Semaphore(AT_ONCE)
+        pool = self._gateway.router.pools.get(self._facts.model)
+        turns = asyncio.Semaphore(min(AT_ONCE, EACH * len(pool.members) if pool is not None else 1))
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._take(number, part, turns)) for number, part in enumerate(parts)]
