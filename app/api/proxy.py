@@ -22,7 +22,7 @@ from app.api.auth import Keys
 from app.api.batches import Part
 from app.api.endpoints import ProxyEndpoint
 from app.api.errors import SHAPES, EdgeReason, Reason
-from app.api.facts import Inbound, Rejected, read_request
+from app.api.facts import PRIORITY_HEADER, Inbound, Rejected, read_request
 from app.api.families import error_event, is_over
 from app.api.fan_out import FannedOut, FanOut, cut_up
 from app.api.headers import is_event_stream, request_id, to_client, to_worker
@@ -39,10 +39,12 @@ from app.api.watch import ClientWatch
 from app.api.worker_error import WorkerError, read_worker_error
 from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.exchange import Call, Header, StreamBroken
+from app.core.fleet.priority import BY_LABEL, Priority
 from app.core.fleet.reasons import Failure, Outcome, RefusalReason
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.tenant import Grant
+from app.core.overload.pressure import Pressure
 from app.core.tenants.admission import Ticket
 from app.core.tenants.charge import tokens_of
 from app.core.tenants.keyring import may_use
@@ -67,7 +69,10 @@ class Requests(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Serves proxy endpoints. `new_id` makes a request id; `clock` gives monotonic seconds."""
+    """Serves proxy endpoints. `new_id` makes a request id; `clock` gives monotonic seconds.
+
+    pressure: whether this process can keep up. draw: a number from 0 to 1, by chance.
+    """
 
     gateway: Gateway
     keys: Keys
@@ -78,6 +83,8 @@ class Proxy:
     clock: Callable[[], float]
     new_id: Callable[[], str]
     held: HeldBodies = field(default_factory=HeldBodies)
+    pressure: Pressure = field(default_factory=Pressure)
+    draw: Callable[[], float] = lambda: 0.0
     metadata: LargeMetadata = field(init=False)
 
     def __post_init__(self) -> None:
@@ -160,6 +167,9 @@ class _Request:
             return
         self._grant = grant
         self._record.tenant, self._record.key_name = grant.tenant, grant.name
+        if self._proxy.pressure.level and self._is_shed(grant):
+            await self._refuse(EdgeReason.OVERLOADED, "it cannot keep up just now", is_body_unread=True)
+            return
         ticket = self._proxy.tenancy.admission.admit(grant, self._record.started_at)
         if isinstance(ticket, Over):
             await self._limited(ticket)
@@ -187,6 +197,12 @@ class _Request:
             parts = cut_up(inbound, self._endpoint, self._proxy.gateway.router.pools, self._proxy.options)
         del body, inbound  # from here on the call alone has it, which lets go of it when a worker answers
         await self._dispatch(facts, call, asked_model, parts)
+
+    def _is_shed(self, grant: Grant) -> bool:
+        """Whether this is one of the requests that are refused so that the others are served well."""
+        asked = next((value for name, value in self._headers if name == PRIORITY_HEADER), b"")
+        priority = min(BY_LABEL.get(asked.decode("latin-1").lower(), Priority.NORMAL), grant.priority)
+        return self._proxy.pressure.refuses(priority, self._proxy.draw())
 
     def _understand(self, body: bytes) -> Inbound | Rejected:
         record = self._record

@@ -269,6 +269,15 @@ class Config(BaseModel):
         Field(description="request bodies that a serving process holds, all together; more are answered with 503"),
         Offer(DATA),
     ] = 1_073_741_824
+    max_memory_bytes: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="memory of a serving process, near which requests are refused; 0: its part of the container's "
+            "limit, if there is one",
+        ),
+        Offer(DATA),
+    ] = 0
     max_head_bytes: Annotated[
         int,
         Field(ge=1024, description="largest head (request line and headers); more is answered with 431"),

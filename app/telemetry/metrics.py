@@ -9,6 +9,7 @@ from app.core.fleet.commands import Dispatch, Refuse
 from app.core.fleet.reasons import Failure, MarkKind, Outcome, WaitEnd
 from app.core.fleet.record import RequestRecord
 from app.core.fleet.request import RequestFacts
+from app.core.overload.pressure import Pressure
 from app.core.overload.queue import Queue
 from app.core.routing.worker import WorkerState
 from app.telemetry.exposition import encode
@@ -29,7 +30,8 @@ class Metrics:
     endpoints: the served paths, the values of the label `endpoint`.
     workers, in_flight, queues: the live router's workers, its number of open requests, and who waits by model.
     store_state: "up", "down" or "unknown". clock: monotonic seconds. version: of this package.
-    further: instruments that only this process has.
+    pressure: whether this process can keep up; None for one that serves nobody. further: instruments that only this
+    process has.
     """
 
     gap_bounds_s: Sequence[float] = GAP_BOUNDS_S
@@ -44,6 +46,7 @@ class Metrics:
         store_state: Callable[[], str],
         clock: Callable[[], float],
         version: str,
+        pressure: Pressure | None = None,
         further: Iterable[Instrument] = (),
     ) -> None:
         self._requests = RequestMetrics(endpoints, in_flight)
@@ -68,6 +71,13 @@ class Metrics:
             ),
             self._store_errors,
             self._lag,
+            Gauge(
+                "pressure",
+                "Serving processes by whether they can keep up: calm, guarded (requests of priority low are refused), "
+                "shedding (most are).",
+                ("level",),
+                lambda: [((pressure.level.name.lower(),), 1.0)] if pressure is not None else [],
+            ),
             Gauge("build_info", "Always 1; the version is its label.", ("version",), lambda: [((version,), 1.0)]),
             *further,
         )

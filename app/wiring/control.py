@@ -46,7 +46,7 @@ from app.telemetry.merge import MergedMetrics, snapshot
 from app.telemetry.metrics import Metrics
 from app.wiring.chance import streams_of_chance
 from app.wiring.launch import Assignment, launch_serving
-from app.wiring.serving import overload_settings, pins, thresholds
+from app.wiring.serving import overload_settings, pins, processes_of, thresholds
 from app.wiring.tenants import admin_ring, keys_file, with_hash_keys
 
 SYNC_S = 1.0
@@ -135,7 +135,7 @@ class ControlProcess:
             restarts.add()
 
         processes = self._processes = Processes(
-            config.processes or len(os.sched_getaffinity(0)),
+            processes_of(config),
             self._tasks,
             self._launcher(data.port),
             self._greeting,

@@ -1,8 +1,10 @@
 """Builds and runs one serving process."""
 
 import asyncio
+import os
 import secrets
 import socket
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from math import ceil
 
@@ -21,6 +23,7 @@ from app.core.fleet.pin import Pin
 from app.core.fleet.tenant import Plane
 from app.core.overload.health import HealthThresholds
 from app.core.overload.latch import Thresholds
+from app.core.overload.pressure import Pressure
 from app.core.overload.settings import OverloadSettings
 from app.core.overload.waiting_room import QueueSettings
 from app.core.router import Router
@@ -31,7 +34,9 @@ from app.core.tenants.namespace import Namespace
 from app.runtime.channel import Channel, Message
 from app.runtime.clock import monotonic, wall
 from app.runtime.gateway import TICK_S, Gateway
+from app.runtime.memory import limit_bytes, resident_bytes
 from app.runtime.readiness import Readiness
+from app.runtime.self_watch import LOOK_S, SelfWatch
 from app.runtime.serving import REPORT_S, Serving, Tenants
 from app.runtime.tasks import Tasks
 from app.signals.control import tls_context
@@ -50,12 +55,15 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
         tasks = Tasks()
         stack.push_async_callback(tasks.stop)
         decisions, _ = streams_of_chance(config.seed, f"serving {number}")
+        shedding, _ = streams_of_chance(config.seed, f"shedding {number}")
         router = Router(make_policy(config.policy), decisions, overload_settings(config), pins(config))
+        pressure = Pressure()
         metrics = Metrics(
             endpoints=[endpoint.path for endpoint in ENDPOINTS],
             workers=lambda: router.workers,
             in_flight=lambda: router.open_requests,
             queues=lambda: router.queues,
+            pressure=pressure,
             store_state=lambda: "unknown",
             clock=monotonic,
             version=__version__,
@@ -89,13 +97,27 @@ async def serve(config: Config, number: int, port: int, end: socket.socket) -> N
         listener.bind()
         # The greeting ends with the keys, so that whoever is served finds workers and limits too.
         await asyncio.wait([tenants.known, serving.stop], return_when=asyncio.FIRST_COMPLETED)
-        proxy = _proxy(config, gateway, Keys(ring, wall), admission, metrics, tasks)
+        proxy = _proxy(config, gateway, Keys(ring, wall), admission, metrics, tasks, pressure, shedding.random)
+        watch = SelfWatch(
+            pressure,
+            held=lambda: proxy.held.size,
+            most_held=config.max_inflight_body_bytes,
+            resident=resident_bytes,
+            most_resident=config.max_memory_bytes or limit_bytes(processes_of(config)),
+            clock=monotonic,
+        )
+
+        def lagged(seconds: float) -> None:
+            metrics.loop_lagged(seconds)
+            watch.lagged(seconds)
+
         data = DataPlane(proxy, router, config.model_alias, readiness.problem, metrics.refused)
         running = tasks.start(listener.run(data, _edge_limits(config, metrics)), "data listener")
         tasks.every(REPORT_S, serving.report, "report")
         if config.queue_timeout_secs:
             tasks.every(TICK_S, gateway.tick, "queue")
-        start_lag_meter(tasks.start, metrics.loop_lagged, clock=monotonic)
+        start_lag_meter(tasks.start, lagged, clock=monotonic)
+        tasks.every(LOOK_S, watch.look, "pressure")
         channel.send(_ready())
         await asyncio.wait([serving.stop, running], return_when=asyncio.FIRST_COMPLETED)
         readiness.is_shutting_down = True
@@ -140,7 +162,20 @@ def overload_settings(config: Config) -> OverloadSettings:
     )
 
 
-def _proxy(config: Config, gateway: Gateway, keys: Keys, admission: Admission, metrics: Metrics, tasks: Tasks) -> Proxy:
+def processes_of(config: Config) -> int:
+    return config.processes or len(os.sched_getaffinity(0))
+
+
+def _proxy(
+    config: Config,
+    gateway: Gateway,
+    keys: Keys,
+    admission: Admission,
+    metrics: Metrics,
+    tasks: Tasks,
+    pressure: Pressure,
+    draw: Callable[[], float],
+) -> Proxy:
     # The control process has put the one of a file, or one of its own making, in the place of one that is not set.
     namespace = Namespace([key.get_secret_value().encode() for key in config.tenant_hash_key])
     return Proxy(
@@ -167,6 +202,8 @@ def _proxy(config: Config, gateway: Gateway, keys: Keys, admission: Admission, m
         tasks,
         monotonic,
         new_id=lambda: secrets.token_hex(16),
+        pressure=pressure,
+        draw=draw,
     )
 
 

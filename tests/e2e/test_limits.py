@@ -61,7 +61,7 @@ LIMITS = (
 
 TYPES = {429: "rate_limit_error", 503: "server_error"}
 
-NOT_OF_REQUESTS = {"write_stall_timeout_secs", "sse_keepalive_secs", "max_metadata_bytes"}
+NOT_OF_REQUESTS = {"write_stall_timeout_secs", "sse_keepalive_secs", "max_metadata_bytes", "max_memory_bytes"}
 """Keys of the data listener whose names are like a limit's, and that say nothing of what clients send."""
 
 

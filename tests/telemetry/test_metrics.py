@@ -14,6 +14,7 @@ from app.core.fleet.load import LoadSample
 from app.core.fleet.priority import Priority
 from app.core.fleet.reasons import ChoiceReason, Failure, MarkKind, Outcome, RefusalReason, WaitEnd
 from app.core.fleet.request import RequestFacts
+from app.core.overload.pressure import Pressure
 from app.core.overload.queue import Queue, Waiting
 from app.core.routing.worker import WorkerState
 from app.telemetry import requests
@@ -56,7 +57,7 @@ def test_golden_exposition() -> None:
     )
     queue = Queue()
     queue.put(Waiting(1, RequestFacts("req-2", "llama", "/", tokens=50, priority=Priority.HIGH), 0.0, 9.0))
-    metrics = metrics_of(workers, queues=lambda: {"llama": queue})
+    metrics = metrics_of(workers, queues=lambda: {"llama": queue}, pressure=Pressure())
     metrics.waited(FACTS, 0.3, WaitEnd.DISPATCHED)
     metrics.decided(FACTS, dispatch())
     metrics.decided(FACTS, dispatch("gpu-2:8000", ChoiceReason.FAILOVER))
