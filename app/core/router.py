@@ -41,6 +41,7 @@ from app.core.fleet.request import RequestFacts
 from app.core.fleet.rng import Rng
 from app.core.overload.evidence import OF_FAILURE, OF_OUTCOME, Evidence, of_status
 from app.core.overload.health import Health
+from app.core.overload.limit import NO_LIMIT
 from app.core.overload.marks import FOR_EVER, Mark
 from app.core.overload.queue import Queue
 from app.core.overload.retries import MAX_RETRIES, RetryBudget
@@ -126,6 +127,7 @@ class Router:
         self._orders: dict[str, Order] = {}
         self._pools: dict[str, Pool] = {}
         self._absent: dict[str, float] = {}
+        self._limited: dict[str, None] = {}
         self._open: dict[int, _Open] = {}
         self._room = WaitingRoom(self._settings.queue)
         self._next_token = 1
@@ -217,7 +219,7 @@ class Router:
             return refusals.nobody(lane, now)
         # A policy ranks somebody: where only a trial may be made, nobody follows it.
         ranking = self.policy.rank(facts, lane, self._rng, now) if lane.eligible else iter(())
-        if self._settings.worker_requests:
+        if self._settings.worker_requests or self._limited:
             ranking = self._with_room(ranking)
         if tried is not None:
             tried.hold(tried.sheet.trial_began(now))
@@ -234,8 +236,12 @@ class Router:
         return Dispatch(token, choice.worker.worker, self.policy.name, reason)
 
     def _with_room(self, ranking: Iterator[Choice]) -> Iterator[Choice]:
-        most, now = self._settings.worker_requests, self._now
-        return (choice for choice in ranking if choice.worker.load(now) < most)
+        return (choice for choice in ranking if self._has_room(choice.worker))
+
+    def _has_room(self, state: WorkerState) -> bool:
+        """By what the operator allows, and by what the worker itself refused."""
+        most = self._settings.worker_requests
+        return state.in_flight < state.limit.most and (not most or state.load(self._now) < most)
 
     def _on_trial(self, lane: Pool) -> WorkerState | None:
         """Who is to be tried with this request: a worker whose mark is over, and while all shed each now and then."""
@@ -262,10 +268,18 @@ class Router:
             return NOTHING
         status, after_s = event.status, event.retry_after_s
         if status < 400:
-            request.state.accrual.succeeded(self._now)
+            state = request.state
+            state.accrual.succeeded(self._now)
+            if self._limited:
+                state.limit.accepted(state.in_flight, self._now)
+                if state.limit.most == NO_LIMIT:
+                    self._limited.pop(state.worker.id, None)
             return NOTHING
-        evidence = of_status(status, names_a_time=after_s is not None)
-        told = self._learn(request, evidence, after_s)
+        evidence = of_status(status, names_a_time=after_s is not None, is_engines_own=event.is_engines_own)
+        if evidence is Evidence.OVERLOAD and after_s is None and self._is_full(request):
+            told = NOTHING
+        else:
+            told = self._learn(request, evidence, after_s)
         if evidence is Evidence.OVERLOAD and not request.facts.is_sent_once:
             lane = request.lane
             if len(lane.overloaded) + 1 <= MOST_OVERLOADED * len(lane.members):
@@ -273,6 +287,14 @@ class Router:
                 if again is not None:
                     return (*told, again)
         return told
+
+    def _is_full(self, request: _Open) -> bool:
+        """Whether a refusal only says that the worker has as many of our requests as it takes."""
+        state = request.state
+        if request.is_trial or not state.limit.refused(state.in_flight - 1, self._now):
+            return False
+        self._limited[state.worker.id] = None
+        return True
 
     def _answer_began(self, event: AnswerBegan) -> tuple[Command, ...]:
         request = self._open.get(event.token)
@@ -308,7 +330,9 @@ class Router:
             (
                 choice.worker
                 for choice in request.ranking
-                if choice.worker is not failed and self._takes(request.facts.model, choice.worker)
+                if choice.worker is not failed
+                and self._takes(request.facts.model, choice.worker)
+                and self._has_room(choice.worker)
             ),
             None,
         )
@@ -391,6 +415,7 @@ class Router:
         state = self._workers.get(event.worker_id)
         if state is not None and state.worker.incarnation == event.incarnation:
             del self._workers[event.worker_id]
+            self._limited.pop(event.worker_id, None)
             self._orders.pop(event.worker_id, None)
             self._rebuild_pools(list(state.worker.models), is_loss=True)
         return NOTHING

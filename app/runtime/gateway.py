@@ -16,7 +16,7 @@ from app.core.fleet.events import (
     RequestLeft,
     TimePassed,
 )
-from app.core.fleet.exchange import Call, UpstreamError, retry_after_s
+from app.core.fleet.exchange import Call, UpstreamError, is_json, retry_after_s
 from app.core.fleet.reasons import ChoiceReason, Outcome, WaitEnd
 from app.core.fleet.request import RequestFacts
 from app.core.overload.evidence import Evidence, of_status
@@ -117,7 +117,9 @@ class Gateway:
     def _accepted(self, facts: RequestFacts, dispatch: Dispatch, answer: Answer) -> Dispatch | None:
         """Another worker to ask instead, where the head of the answer says no and the router knows one."""
         status = answer.status
-        accepted = DispatchAccepted(dispatch.token, status, retry_after_s(answer.headers) if status >= 400 else None)
+        accepted = DispatchAccepted(dispatch.token, status)
+        if status >= 400:
+            accepted.retry_after_s, accepted.is_engines_own = retry_after_s(answer.headers), is_json(answer.headers)
         commands = self.router.handle(accepted, self._clock())
         if status >= 400 and of_status(status) is Evidence.CONFIG:
             # A client's own credentials never reach a worker, so an operator must act.

@@ -114,6 +114,17 @@ def test_who_waited_too_long_is_told_why() -> None:
     assert "no worker is registered" in told.refuse.detail
 
 
+def test_who_stands_behind_one_whose_time_is_over_is_served() -> None:
+    script = Script(settings=BUSY)
+    script.healthy("a")
+    running = script.dispatched()
+    first = arrive(script, patience_s=2.0)
+    second = arrive(script)
+    freed = script >> RequestFinished(running.token, Outcome.SERVED)
+    assert dismissed(freed) == {first.token: RefusalReason.QUEUE_EXPIRED}
+    assert tokens_of(freed) == [second.token]
+
+
 def test_impatience_before_it_began_is_refused() -> None:
     script = Script(settings=PATIENT)
     script.healthy("a")

@@ -19,12 +19,13 @@ class DispatchAccepted:
     """The head of the worker's answer is there. A good one confirms the reservation; one that says that the worker
     takes no more may lead elsewhere: then the verdict is another Dispatch, and this answer is to be dropped.
 
-    retry_after_s: what its Retry-After says, None without one.
+    retry_after_s: what its Retry-After says, None without one. is_engines_own: it is JSON, so no proxy's.
     """
 
     token: int
     status: int = 200
     retry_after_s: float | None = None
+    is_engines_own: bool = False
 
 
 @dataclass(slots=True)

@@ -42,6 +42,10 @@ class StreamBroken(Exception):
         self.failure = failure
 
 
+def is_json(headers: Sequence[Header]) -> bool:
+    return any(name == b"content-type" and value.lower().startswith(b"application/json") for name, value in headers)
+
+
 def retry_after_s(headers: Sequence[Header]) -> float | None:
     """Seconds that an answer's Retry-After asks for, None without one that can be read.
 

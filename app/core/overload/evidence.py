@@ -64,14 +64,15 @@ _OF_STATUS: dict[int, Evidence] = {
 """Where a status does not count as its hundred does. 501 and 505: the request asks for what this engine has not."""
 
 
-def of_status(status: int, *, names_a_time: bool = False) -> Evidence:
+def of_status(status: int, *, names_a_time: bool = False, is_engines_own: bool = False) -> Evidence:
     """What an answer's status counts as.
 
-    names_a_time: it has a Retry-After. A 503 with one is a worker that will take requests again; one without is what a
-    proxy says for a worker that is not there.
+    names_a_time: it has a Retry-After. is_engines_own: it is JSON, as errors of engines are. A 503 of either kind is a
+    worker that will take requests again (vLLM's, when `--max-num-queued-reqs` is reached, names no time); any other is
+    what a proxy says for a worker that is not there.
     """
     if status < 400:
         return Evidence.SUCCESS
-    if status == 503 and names_a_time:
+    if status == 503 and (names_a_time or is_engines_own):
         return Evidence.OVERLOAD
     return _OF_STATUS.get(status) or (Evidence.NEUTRAL if status < 500 else Evidence.FAILURE)

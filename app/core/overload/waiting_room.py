@@ -78,10 +78,11 @@ class WaitingRoom:
         place: finds a worker for the request of that token, which arrived then.
         """
         for model, queue in list(self.queues.items()):
-            while (served := self._serve_one(queue, now, place)) is not None:
-                yield served
+            # First: others of its tenant stand behind one whose time is over.
             for waiting in queue.expired(now):
                 yield self._dismissed(queue, waiting, _waited_too_long(waiting, now))
+            while (served := self._serve_one(queue, now, place)) is not None:
+                yield served
             self._tidy(model)
 
     def _serve_one(
@@ -89,7 +90,7 @@ class WaitingRoom:
     ) -> Dispatch | Dismiss | None:
         refused: dict[object, str] = {}
         for waiting in queue.next():
-            if waiting.not_before > now or waiting.until <= now:
+            if waiting.not_before > now:
                 continue
             if waiting.lane in refused:
                 waiting.why = refused[waiting.lane]

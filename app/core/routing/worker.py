@@ -7,6 +7,7 @@ from app.core.overload.accrual import Accrual
 from app.core.overload.eligibility import Member
 from app.core.overload.health import HealthTracker
 from app.core.overload.latch import OverloadLatch
+from app.core.overload.limit import Limit
 from app.core.overload.marks import FOR_EVER, NEVER, RAMP_S, MarkSheet
 from app.core.overload.settings import OverloadSettings
 
@@ -15,6 +16,7 @@ class WorkerState:
     """All that one router knows of one incarnation of a worker.
 
     in_flight: reservations of this router: dispatched, not yet finished, failed or left by their clients.
+    limit: requests of this router that it takes at a time, as far as its refusals told.
     sample: the engine's last own word, None while there is none. assumed_load: of others, while that is not known.
     order: what an operator wants of it, which may be over.
     sheet: what is held against it. ramp_until: end of its slow start. tried_at: when it was last tried although it said
@@ -28,6 +30,7 @@ class WorkerState:
         "health",
         "in_flight",
         "latch",
+        "limit",
         "order",
         "ramp_until",
         "sample",
@@ -44,6 +47,7 @@ class WorkerState:
         self.health = HealthTracker(settings.health)
         self.accrual = Accrual()
         self.latch = OverloadLatch(settings.latch)
+        self.limit = Limit()
         self.sheet = MarkSheet()
         self.ramp_until = NEVER
         self.tried_at = NEVER
