@@ -15,6 +15,7 @@ from app.core.fleet.events import (
 from app.core.fleet.load import LoadSample
 from app.core.fleet.order import OrderKind
 from app.core.fleet.reasons import ChoiceReason, Failure, MarkKind, Outcome, RefusalReason
+from app.core.overload.marks import State
 from app.core.router import MAX_ATTEMPTS
 from app.core.routing.policies import POLICIES
 from tests.core.script import Script, ordered, worker
@@ -207,6 +208,60 @@ def test_a_worker_that_sleeps_gets_nothing_even_when_it_is_alone() -> None:
     )
     sampled(script, "a", 2)
     assert script.dispatched().worker.id == "a"
+
+
+def test_a_full_worker_is_not_marked_and_gets_no_more_until_one_ends() -> None:
+    """It refuses, without a time, while it works on others of ours."""
+    script = Script("least_load")
+    script.healthy("a")
+    mine = [script.dispatched() for _ in range(11)]
+    for each in mine[:10]:
+        script >> DispatchAccepted(each.token, 200)
+    assert script >> DispatchAccepted(mine[10].token, 503, None, True) == (), "there is nobody else to ask"
+    script.finish(mine[10].token)
+    assert script.router.workers["a"].sheet.state(script.now) is not State.MARKED
+    refused = script.ask()
+    assert (refused.reason, refused.retry_after_s) == (RefusalReason.OVERLOADED, 1.0)
+    for each in mine[:2]:
+        script.finish(each.token)
+    assert isinstance(script.ask(), Dispatch)
+    assert isinstance(script.ask(), Refuse), "nine tenths of what it had when it refused"
+
+
+@pytest.mark.parametrize(
+    ("others", "status", "retry_after_s", "engines_own", "comes_of_it"),
+    [
+        (10, 429, None, False, "limit"),
+        (10, 503, None, True, "limit"),
+        (10, 429, 5.0, False, "mark"),
+        (1, 429, None, False, "mark"),
+        (0, 503, None, True, "mark"),
+        (10, 503, None, False, ""),
+    ],
+)
+def test_what_comes_of_a_refusal(
+    others: int, status: int, retry_after_s: float | None, engines_own: bool, comes_of_it: str
+) -> None:
+    """A time is a worker's word; without others of ours there it has no other reason; a proxy's 503 is one failure."""
+    script = Script()
+    script.healthy("a")
+    for _ in range(others):
+        script >> DispatchAccepted(script.dispatched().token, 200)
+    script >> DispatchAccepted(script.dispatched().token, status, retry_after_s, engines_own)
+    found = script.router.workers["a"]
+    assert (found.sheet.state(script.now) is State.MARKED) is (comes_of_it == "mark")
+    assert (found.limit.most <= others) is (comes_of_it == "limit")
+
+
+def test_a_restarted_worker_has_no_limit() -> None:
+    script = Script()
+    script.healthy("a")
+    tokens = [script.dispatched().token for _ in range(6)]
+    script >> DispatchAccepted(tokens[5], 429)
+    assert script.router.workers["a"].limit.most < 6
+    script >> WorkerSeen(worker("a", "m", incarnation="2"))
+    script >> HealthReported("a", "2", healthy=True)
+    assert all(isinstance(script.ask(), Dispatch) for _ in range(20))
 
 
 def test_an_order_ends_by_itself() -> None:

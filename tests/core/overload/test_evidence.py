@@ -23,6 +23,8 @@ def test_statuses(statuses: tuple[int, ...], evidence: Evidence) -> None:
 
 def test_unavailable_until_a_time_is_overload() -> None:
     assert of_status(503, names_a_time=True) is Evidence.OVERLOAD
+    assert of_status(503, is_engines_own=True) is Evidence.OVERLOAD
+    assert of_status(500, is_engines_own=True) is Evidence.FAILURE
     assert of_status(500, names_a_time=True) is Evidence.FAILURE
 
 
