@@ -23,34 +23,26 @@ from app.core.fleet.events import (
     DispatchAccepted,
     DispatchFailed,
     Event,
-    HealthReported,
-    LoadSampled,
-    MarkTold,
     RequestArrived,
     RequestFinished,
     RequestLeft,
     TimePassed,
-    WorkerGone,
-    WorkerOrdered,
-    WorkerSeen,
 )
-from app.core.fleet.order import Order
 from app.core.fleet.pin import Pin
 from app.core.fleet.reasons import ChoiceReason, Failure, RefusalReason
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.rng import Rng
 from app.core.overload.evidence import OF_FAILURE, OF_OUTCOME, Evidence, of_status
-from app.core.overload.health import Health
 from app.core.overload.limit import NO_LIMIT
-from app.core.overload.marks import FOR_EVER, Mark
 from app.core.overload.queue import Queue
 from app.core.overload.retries import MAX_RETRIES, RetryBudget
 from app.core.overload.settings import OverloadSettings
 from app.core.overload.waiting_room import PAUSE_S, WaitingRoom
 from app.core.routing import refusals
+from app.core.routing.fleet import Fleet
 from app.core.routing.marking import NOTHING, Marking
 from app.core.routing.policy import Choice, Policy
-from app.core.routing.pool import ANY_ENGINE, Pool
+from app.core.routing.pool import Pool
 from app.core.routing.worker import WorkerState
 
 MAX_ATTEMPTS = 1 + MAX_RETRIES
@@ -64,11 +56,6 @@ MOST_OVERLOADED = 0.5
 
 FREES_NOTHING = frozenset({RequestArrived, RequestLeft, DispatchAccepted})
 """Events after which nobody who waits can be served who could not before."""
-
-KNOWN_S = 600.0
-"""For how long a model whose last worker went is one that there is: a rollout may take its time."""
-
-KNOWN_MOST = 1000
 
 REFUSAL_AFTER = {
     Failure.CONNECT: RefusalReason.UNREACHABLE,
@@ -122,19 +109,15 @@ class Router:
         self._settings = settings or OverloadSettings()
         self._marking = Marking(rng)
         self._budget = RetryBudget()
-        self._pins = pins or {}
-        self._workers: dict[str, WorkerState] = {}
-        self._orders: dict[str, Order] = {}
-        self._pools: dict[str, Pool] = {}
-        self._absent: dict[str, float] = {}
         self._limited: dict[str, None] = {}
+        self._fleet = Fleet(
+            self._settings, self._marking, pins or {}, on_gone=lambda worker: self._limited.pop(worker, None)
+        )
         self._open: dict[int, _Open] = {}
         self._room = WaitingRoom(self._settings.queue)
         self._next_token = 1
-        self.was_healthy = False
-        """Whether any pool has ever had a worker that takes requests."""
         self._now = float("-inf")
-        self._handlers: dict[type, Callable[[Any], tuple[Command, ...]]] = {
+        self._handlers: dict[type, Callable[[Any, float], tuple[Command, ...]]] = {
             RequestArrived: self._request_arrived,
             DispatchAccepted: self._dispatch_accepted,
             AnswerBegan: self._answer_began,
@@ -142,12 +125,7 @@ class Router:
             RequestFinished: self._request_finished,
             RequestLeft: self._request_left,
             TimePassed: self._time_passed,
-            WorkerSeen: self._worker_seen,
-            WorkerGone: self._worker_gone,
-            WorkerOrdered: self._worker_ordered,
-            HealthReported: self._health_reported,
-            LoadSampled: self._load_sampled,
-            MarkTold: self._mark_told,
+            **self._fleet.handlers,
         }
 
     def handle(self, event: Event, now: float) -> tuple[Command, ...]:
@@ -158,7 +136,7 @@ class Router:
         """
         assert now >= self._now, "time ran backwards"
         self._now = now
-        commands = self._handlers[type(event)](event)
+        commands = self._handlers[type(event)](event, now)
         if self._room.queues and type(event) not in FREES_NOTHING:
             return (*self._serve_waiting(), *commands)
         return commands
@@ -167,17 +145,21 @@ class Router:
 
     @property
     def workers(self) -> dict[str, WorkerState]:
-        return self._workers
+        return self._fleet.workers
 
     @property
     def pools(self) -> dict[str, Pool]:
-        return self._pools
+        return self._fleet.pools
 
     def judge_due(self, now: float) -> None:
         """Have the pools be what they are at `now`, for who looks at them without asking for anything."""
         self._now = max(self._now, now)
-        for pool in [pool for pool in self._pools.values() if now >= pool.changes_at]:
-            self._put(self._pool(pool.model, pool.members))
+        self._fleet.judge_due(now)
+
+    @property
+    def was_healthy(self) -> bool:
+        """Whether any pool has ever had a worker that takes requests."""
+        return self._fleet.was_healthy
 
     @property
     def open_requests(self) -> int:
@@ -191,8 +173,8 @@ class Router:
 
     # Requests
 
-    def _request_arrived(self, event: RequestArrived) -> tuple[Command, ...]:
-        facts, now = event.facts, self._now
+    def _request_arrived(self, event: RequestArrived, now: float) -> tuple[Command, ...]:
+        facts = event.facts
         token = self._next_token
         self._next_token = token + 1
         if facts.model in self._room.queues:
@@ -205,12 +187,10 @@ class Router:
     def _place(self, token: int, facts: RequestFacts, since: float) -> Dispatch | Refuse:
         """A worker for a request that arrived at `since`, whose load is reserved under `token`."""
         now = self._now
-        pool = self._pools.get(facts.model)
+        fleet = self._fleet
+        pool = fleet.pool(facts.model, now)
         if pool is None:
-            return refusals.no_pool(self._workers.values(), was_served=self._was_served(facts.model))
-        if now >= pool.changes_at:
-            pool = self._pool(pool.model, pool.members)
-            self._put(pool)
+            return refusals.no_pool(fleet.workers.values(), was_served=fleet.was_served(facts.model, now))
         lane = pool.lane(facts)
         if lane is None:
             return refusals.not_served(facts, pool)
@@ -262,16 +242,16 @@ class Router:
             return choice
         return next((other for other in ranking if other.worker.ramp_until <= self._now), choice)
 
-    def _dispatch_accepted(self, event: DispatchAccepted) -> tuple[Command, ...]:
+    def _dispatch_accepted(self, event: DispatchAccepted, now: float) -> tuple[Command, ...]:
         request = self._open.get(event.token)
         if request is None:
             return NOTHING
         status, after_s = event.status, event.retry_after_s
         if status < 400:
             state = request.state
-            state.accrual.succeeded(self._now)
+            state.accrual.succeeded(now)
             if self._limited:
-                state.limit.accepted(state.in_flight, self._now)
+                state.limit.accepted(state.in_flight, now)
                 if state.limit.most == NO_LIMIT:
                     self._limited.pop(state.worker.id, None)
             return NOTHING
@@ -296,16 +276,16 @@ class Router:
         self._limited[state.worker.id] = None
         return True
 
-    def _answer_began(self, event: AnswerBegan) -> tuple[Command, ...]:
+    def _answer_began(self, event: AnswerBegan, now: float) -> tuple[Command, ...]:
         request = self._open.get(event.token)
         if request is not None and request.is_trial:
             request.is_trial = False
             state = request.state
-            state.hold(state.sheet.trial_passed(self._now))
-            self._judge_again(state)
+            state.hold(state.sheet.trial_passed(now))
+            self._fleet.judge_again(state, now)
         return NOTHING
 
-    def _dispatch_failed(self, event: DispatchFailed) -> tuple[Command, ...]:
+    def _dispatch_failed(self, event: DispatchFailed, now: float) -> tuple[Command, ...]:
         request = self._open.get(event.token)
         if request is None:
             return NOTHING
@@ -331,7 +311,7 @@ class Router:
                 choice.worker
                 for choice in request.ranking
                 if choice.worker is not failed
-                and self._takes(request.facts.model, choice.worker)
+                and self._fleet.takes(request.facts.model, choice.worker)
                 and self._has_room(choice.worker)
             ),
             None,
@@ -344,7 +324,7 @@ class Router:
         request.state = following
         return Dispatch(token, following.worker, self.policy.name, reason)
 
-    def _request_finished(self, event: RequestFinished) -> tuple[Command, ...]:
+    def _request_finished(self, event: RequestFinished, now: float) -> tuple[Command, ...]:
         request = self._open.pop(event.token, None)
         if request is None:
             return NOTHING
@@ -365,14 +345,16 @@ class Router:
         else:
             commands = self._marking.take(state, evidence, now, retry_after_s)
         if state.sheet is not before:
-            self._judge_again(state)
-        return commands if self._is_present(state) else NOTHING
+            self._fleet.judge_again(state, now)
+        return commands if self._fleet.is_present(state) else NOTHING
 
     # Requests that wait
 
     def _may_wait(self, facts: RequestFacts, refusal: Refuse) -> bool:
         """Only for a model that there is: names that clients make up must not have queues."""
-        return self._room.takes(refusal) and (facts.model in self._pools or self._was_served(facts.model))
+        return self._room.takes(refusal) and (
+            facts.model in self._fleet.pools or self._fleet.was_served(facts.model, self._now)
+        )
 
     def _enqueue(self, token: int, facts: RequestFacts, since: float, pause_s: float = 0.0) -> tuple[Command, ...]:
         """Have it wait. It may be its turn at once, and others may have to make room."""
@@ -388,135 +370,9 @@ class Router:
     def _serve_waiting(self) -> Iterator[Dispatch | Dismiss]:
         return self._room.serve(self._now, self._place)
 
-    def _request_left(self, event: RequestLeft) -> tuple[Command, ...]:
+    def _request_left(self, event: RequestLeft, now: float) -> tuple[Command, ...]:
         self._room.leave(event.token)
         return NOTHING
 
-    def _time_passed(self, event: TimePassed) -> tuple[Command, ...]:
+    def _time_passed(self, event: TimePassed, now: float) -> tuple[Command, ...]:
         return NOTHING
-
-    # Workers
-
-    def _worker_seen(self, event: WorkerSeen) -> tuple[Command, ...]:
-        worker = event.worker
-        state = self._workers.get(worker.id)
-        if state is None or state.worker.incarnation != worker.incarnation:
-            before = state.worker.models if state is not None else {}
-            self._workers[worker.id] = WorkerState(worker, self._settings, self._orders.get(worker.id))
-            self._rebuild_pools([*before, *worker.models], is_loss=True)
-        else:
-            before, engine = state.worker.models, state.worker.engine
-            state.worker = worker
-            if list(before) != list(worker.models) or engine != worker.engine:
-                self._rebuild_pools([*before, *worker.models])
-        return NOTHING
-
-    def _worker_gone(self, event: WorkerGone) -> tuple[Command, ...]:
-        state = self._workers.get(event.worker_id)
-        if state is not None and state.worker.incarnation == event.incarnation:
-            del self._workers[event.worker_id]
-            self._limited.pop(event.worker_id, None)
-            self._orders.pop(event.worker_id, None)
-            self._rebuild_pools(list(state.worker.models), is_loss=True)
-        return NOTHING
-
-    def _worker_ordered(self, event: WorkerOrdered) -> tuple[Command, ...]:
-        if event.order is not None:
-            self._orders[event.worker_id] = event.order
-        else:
-            self._orders.pop(event.worker_id, None)
-        state = self._workers.get(event.worker_id)
-        if state is not None and state.order != event.order:
-            state.order = event.order
-            self._judge_again(state)
-        return NOTHING
-
-    def _health_reported(self, event: HealthReported) -> tuple[Command, ...]:
-        state = self._present(event.worker_id, event.incarnation)
-        if state is None:
-            return NOTHING
-        if not event.healthy:
-            told = self._marking.probe_failed(state, self._now, reachable=event.reachable)
-            if state.health.probe_failed(reachable=event.reachable) or told:
-                if state.health.state is Health.UNHEALTHY:
-                    state.unwell_at = min(self._now, state.unwell_at)
-                self._judge_again(state)
-            return told
-        state.accrual.probe_succeeded()
-        if state.health.probe_succeeded():
-            # New, or back from where it was not well: either way its caches are cold and it is not known how it does.
-            state.unwell_at = FOR_EVER
-            state.hold(state.sheet.started(self._now))
-            self._judge_again(state)
-        return NOTHING
-
-    def _load_sampled(self, event: LoadSampled) -> tuple[Command, ...]:
-        state = self._present(event.worker_id, event.incarnation)
-        if state is None or (state.sample is not None and event.sample.taken_at <= state.sample.taken_at):
-            return NOTHING
-        now, sheet, was_latched = self._now, state.sheet, state.latch.holds(self._now)
-        was, was_stuck, was_asleep = sheet.state(now), state.is_stuck(now), state.is_asleep(now)
-        state.sample = event.sample
-        is_stuck, is_asleep = state.is_stuck(now), state.is_asleep(now)
-        if (was_stuck and not is_stuck) or (was_asleep and not is_asleep):
-            state.hold(sheet.started(now))
-            sheet = state.sheet
-        is_healthy = state.latch.sample(event.sample) and state.health.state is Health.HEALTHY and not is_stuck
-        state.hold(sheet.observed(event.sample.seq, now, is_healthy=is_healthy))
-        is_changed = (is_stuck, is_asleep) != (was_stuck, was_asleep)
-        if is_changed or state.sheet.state(now) is not was or state.latch.holds(now) is not was_latched:
-            self._judge_again(state)
-        return NOTHING
-
-    def _mark_told(self, event: MarkTold) -> tuple[Command, ...]:
-        state = self._present(event.worker_id, event.incarnation)
-        if state is not None:
-            after_seq = event.after_seq if event.after_seq >= 0 else state.sheet.seq
-            mark = Mark(event.reporter, event.kind, event.number, after_seq, event.until)
-            sheet = state.sheet.told(mark, self._now)
-            if sheet is not state.sheet:
-                state.hold(sheet)
-                self._judge_again(state)
-        return NOTHING
-
-    def _present(self, worker_id: str, incarnation: str) -> WorkerState | None:
-        state = self._workers.get(worker_id)
-        return state if state is not None and state.worker.incarnation == incarnation else None
-
-    def _takes(self, model: str, state: WorkerState) -> bool:
-        """Whether a worker of an older ranking may still be asked: as its pool stands by now."""
-        return self._is_present(state) and model in state.worker.models and self._pools[model].takes(state)
-
-    def _is_present(self, state: WorkerState) -> bool:
-        return self._workers.get(state.worker.id) is state
-
-    def _rebuild_pools(self, models: list[str], *, is_loss: bool = False) -> None:
-        """Membership of these models changed. is_loss: for a worker that went, not one that serves other models now."""
-        for model in dict.fromkeys(models):
-            members = tuple(
-                self._workers[name] for name in sorted(self._workers) if model in self._workers[name].worker.models
-            )
-            if members:
-                self._put(self._pool(model, members))
-                self._absent.pop(model, None)
-            elif self._pools.pop(model, None) is not None and is_loss:
-                self._absent[model] = self._now
-                if len(self._absent) > KNOWN_MOST:
-                    del self._absent[next(iter(self._absent))]
-
-    def _was_served(self, model: str) -> bool:
-        """Whether there is such a model, although no worker has it just now."""
-        return model in self._pins or self._now - self._absent.get(model, float("-inf")) <= KNOWN_S
-
-    def _judge_again(self, state: WorkerState) -> None:
-        """What counts of this worker changed; membership did not."""
-        if self._is_present(state):
-            for model in state.worker.models:
-                self._put(self._pool(model, self._pools[model].members))
-
-    def _pool(self, model: str, members: tuple[WorkerState, ...]) -> Pool:
-        return Pool(model, members, self._now, self._pins.get(model, ANY_ENGINE))
-
-    def _put(self, pool: Pool) -> None:
-        self._pools[pool.model] = pool
-        self.was_healthy = self.was_healthy or (bool(pool.eligible) and not pool.panic)

@@ -313,8 +313,8 @@ VLLM = b'{"error":{"message":"too \\n \\"long\\"","type":"BadRequestError","para
     ("answer", "code", "status", "text"),
     [
         (error(400, VLLM), "worker_error", 400, '(status 400: too \n "long")'),
-        (error(503, b'{"detail":"busy"}'), "worker_error", 503, "(status 503: busy)"),
-        (error(500, b"Internal Server Error", b"text/plain"), "worker_error", 500, "(status 500)"),
+        (error(500, b'{"detail":"busy"}'), "worker_error", 500, "(status 500: busy)"),
+        (error(503, b"Service Unavailable", b"text/plain"), "worker_error", 503, "(status 503)"),
         (error(500, b"x" * 300_000), "worker_error", 500, "(status 500)"),
         (error(502, b'{"message":"cut', length=100), "worker_error", 502, "(status 502)"),
         (error(500, b"data: 1\n\n", b"text/event-stream"), "worker_error", 500, "(status 500)"),
