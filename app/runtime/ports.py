@@ -11,6 +11,7 @@ from app.core.fleet.registry import GatewayMarks, ProcessLoad, Registration, Reg
 from app.core.fleet.request import RequestFacts
 from app.core.fleet.tenant import GatewayUsage
 from app.core.fleet.worker import Worker
+from app.core.lease import Election
 
 # Upstream: calls to workers on the data path
 
@@ -90,6 +91,16 @@ class UsageStore(Protocol):
     async def exchange_usage(self, usage: GatewayUsage) -> Sequence[GatewayUsage]:
         """Publish this gateway's usage, which expires 5 s later; that of every live gateway, this one's too."""
         ...
+
+
+class LeaderStore(Protocol):
+    """Who leads. Raises StoreUnavailable within its limit; no decision awaits it."""
+
+    async def campaign(self, name: str, known_epoch: int) -> Election:
+        """Lead for 5 s, go on leading, or learn who does. known_epoch: the highest that the caller ever heard of."""
+        ...
+
+    async def resign(self, name: str, epoch: int) -> None: ...
 
 
 class MarkStore(Protocol):

@@ -39,6 +39,7 @@ class Status:
         store: StoreState,
         processes: Processes,
         tenants: Callable[[], dict[str, Any]],
+        leader: Callable[[], dict[str, Any]],
         *,
         version: str,
         gateway: str,
@@ -50,6 +51,7 @@ class Status:
         self._store = store
         self._processes = processes
         self._tenants = tenants
+        self._leader = leader
         self._version = version
         self._gateway = gateway
         self._clock = clock
@@ -107,6 +109,7 @@ class Status:
                 }
                 for model, pool in sorted(self._router.pools.items())
             },
+            "leader": self._leader(),
             "tenants": self._tenants(),
             "workers": self._fleet.describe(),
             "refused_workers": self._fleet.describe_refused(),

@@ -5,6 +5,8 @@
     {prefix}{registry}:orders    hash    worker id -> what an operator wants of it   TTL: that of the longest order
     {prefix}{load}:processes     hash    process id -> load, see codec.py            TTL: that of the youngest load
     {prefix}{tenants}:usage      hash    gateway id -> usage, see codec.py           TTL: that of the longest usage
+    {prefix}{leader}:lease       hash    name, epoch and until: who leads            no TTL (its epoch must not fall)
+    {prefix}{leader}:plan        hash    epoch, seq and plan, as last published      no TTL
     {prefix}{marks}:held         hash    gateway id -> its marks, see codec.py       TTL: that of the longest mark
 
 The part in braces is written with its braces: it is the hash tag, so the keys of one script share a slot of a Cluster,
@@ -20,7 +22,7 @@ DEFAULT_PREFIX = "warmset:"
 class Keys:
     """The key names under one prefix."""
 
-    __slots__ = ("loads", "marks", "orders", "removed", "usage", "workers")
+    __slots__ = ("leader", "loads", "marks", "orders", "plan", "removed", "usage", "workers")
 
     def __init__(self, prefix: str = DEFAULT_PREFIX) -> None:
         """Raises ValueError for a prefix with a brace: it would become the hash tag of every key."""
@@ -31,4 +33,6 @@ class Keys:
         self.orders = f"{prefix}{{registry}}:orders"
         self.loads = f"{prefix}{{load}}:processes"
         self.marks = f"{prefix}{{marks}}:held"
+        self.leader = f"{prefix}{{leader}}:lease"
+        self.plan = f"{prefix}{{leader}}:plan"
         self.usage = f"{prefix}{{tenants}}:usage"

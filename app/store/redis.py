@@ -9,6 +9,8 @@ from app.core.fleet.order import Order
 from app.core.fleet.registry import GatewayMarks, ProcessLoad, Registration, Registry, WorkerSource
 from app.core.fleet.rng import Rng
 from app.core.fleet.tenant import GatewayUsage
+from app.core.lease import LEASE_S as LEADER_LEASE_S
+from app.core.lease import MAX_EPOCH, Election, Place
 from app.store import scripts
 from app.store.address import Address
 from app.store.breaker import Breaker, StoreState
@@ -182,6 +184,35 @@ class RedisStore:
         server_ms, live = self._shape(await self._run(scripts.EXCHANGE, [self._keys.marks], arguments), 2)
         return self._decoded("marks", live, lambda gateway, value: decode_marks(gateway, value, int(server_ms), now))
 
+    # Leader and plan
+
+    async def campaign(self, name: str, known_epoch: int) -> Election:
+        """Lead, go on leading, or learn who does. known_epoch: the highest that the caller ever heard of."""
+        arguments: Arguments = [name, known_epoch, round(LEADER_LEASE_S * 1000)]
+        leader, epoch = self._shape(await self._run(scripts.CAMPAIGN, [self._keys.leader], arguments), 2)
+        return Election(leader.decode("utf-8", "replace"), _number(epoch))
+
+    async def resign(self, name: str, epoch: int) -> None:
+        """Lead no longer, so that another may at once."""
+        await self._run(scripts.RESIGN, [self._keys.leader], [name, epoch])
+
+    async def publish_plan(self, name: str, place: Place, plan: bytes) -> bool:
+        """Publish what the leader decided; False when it does not lead any more, or something later stands there."""
+        keys = [self._keys.leader, self._keys.plan]
+        return bool(await self._run(scripts.PUBLISH_PLAN, keys, [name, place.epoch, place.seq, plan]))
+
+    async def read_plan(self) -> tuple[Place, bytes] | None:
+        """What was published last; None when there is nothing, or nothing that can be used."""
+        reply = await self._run(scripts.READ_PLAN, [self._keys.plan], [])
+        if not reply:
+            return None
+        epoch, seq, plan = self._shape(reply, 3)
+        try:
+            return Place(_number(epoch), _number(seq)), plan
+        except StoreUnavailable as error:
+            self._skip("plan", "its place", str(error))
+            return None
+
     async def close(self) -> None:
         await self._connections.close()
 
@@ -225,3 +256,10 @@ class RedisStore:
         if (kind, name) not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add((kind, name))
             log.warning("skipped a malformed %s in the store: %s", kind, why, extra={"entry": name})
+
+
+def _number(value: bytes) -> int:
+    """Of an epoch or a seq, as a script writes it."""
+    if not value.isdigit() or not 0 < int(value) <= MAX_EPOCH:
+        raise StoreUnavailable("the store answered a number that none of ours can be")
+    return int(value)

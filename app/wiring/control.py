@@ -22,6 +22,7 @@ from app.core.fleet.allow import DestinationRules, parse_allow_list
 from app.core.fleet.events import Event
 from app.core.fleet.tenant import Plane
 from app.core.journal import FleetEvent, to_record
+from app.core.lease import RENEW_S
 from app.core.router import Router
 from app.core.routing.facts import facts_of
 from app.core.routing.policies import make_policy
@@ -30,6 +31,7 @@ from app.runtime import marks, tenancy
 from app.runtime.channel import Message
 from app.runtime.clock import monotonic, wall
 from app.runtime.fleet import Fleet
+from app.runtime.leader import Leader
 from app.runtime.processes import Launch, Processes
 from app.runtime.readiness import Readiness
 from app.runtime.status import Status
@@ -116,6 +118,12 @@ class ControlProcess:
         merged = MergedMetrics()
         restarts = Counter("process_restarts_total", "Serving processes that ended by themselves and were replaced.")
         serving = Gauge("processes", "Serving processes that are ready.", (), lambda: [((), float(processes.ready))])
+        leading = Gauge(
+            "leader",
+            "1 when this gateway leads those on its store, else 0.",
+            (),
+            lambda: [((), float(leader.leads()))],
+        )
         metrics = Metrics(
             endpoints=[endpoint.path for endpoint in ENDPOINTS],
             workers=lambda: self.router.workers,
@@ -124,7 +132,7 @@ class ControlProcess:
             store_state=lambda: store.state,
             clock=monotonic,
             version=__version__,
-            further=(serving, restarts),
+            further=(serving, restarts, leading),
         )
         store = await self._open_store(metrics)
         destinations = self._destinations()
@@ -146,6 +154,7 @@ class ControlProcess:
             clock=monotonic,
         )
         name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        leader = Leader(store, name, monotonic)
         self._marks = marks.SharedMarks(self.router, store, processes, name, monotonic)
         fleet = Fleet(
             self.router,
@@ -176,6 +185,7 @@ class ControlProcess:
             store,
             processes,
             tenants.describe,
+            leader.describe,
             version=__version__,
             gateway=name,
             clock=monotonic,
@@ -192,6 +202,8 @@ class ControlProcess:
         self._tasks.every(marks.SYNC_S, self._marks.sync, "marks sync")
         self._tasks.every(tenancy.SYNC_S, tenants.sync, "tenants sync")
         self._tasks.every(tenancy.POLL_S, tenants.watch, "keys file watch")
+        self._tasks.every(RENEW_S, leader.campaign, "leader")
+        self._stack.push_async_callback(leader.resign)
         admin_keys = Keys(ring, wall, Plane.ADMIN)
         self._serve(admin, make_admin_app(fleet, status, self.not_ready, admin_keys, monotonic, may_be_open=is_open))
         self._serve(monitoring, Monitoring(exposition, self.not_ready))

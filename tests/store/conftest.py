@@ -49,6 +49,8 @@ async def pass_time(raw: Redis, seconds: float) -> None:
         kind = await raw.type(key)
         if kind == b"hash":
             for name, value in (await raw.hgetall(key)).items():
+                if name == b"until":
+                    value = b"%d" % (int(value) - ms)
                 await raw.hset(key, name, STAMP.sub(lambda found: b"%d" % (int(found[0]) - ms), value))
         elif kind == b"zset":
             for name, score in await raw.zrange(key, 0, -1, withscores=True):
