@@ -41,6 +41,17 @@ def functions(path: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     return found
 
 
+EXCUSES = frozenset({"skip", "skipif", "xfail", "importorskip"})
+
+
+def shared(path: str, name: str) -> list[ast.AST]:
+    """What else decides whether a test of a file is run: the file's own statements, and the marks of its class."""
+    body = ast.parse((ROOT / path).read_text()).body
+    loose = (node for node in body if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef))
+    classes = (node for node in body if isinstance(node, ast.ClassDef) and node.name == name.partition("::")[0])
+    return [*loose, *(mark for node in classes for mark in node.decorator_list)]
+
+
 def words(tree: ast.AST) -> set[str]:
     """The names that code uses, in decorators and bodies alike: `pytest.skip(...)` in a body is a skip too."""
     nodes = list(ast.walk(tree))
@@ -59,7 +70,20 @@ def words(tree: ast.AST) -> set[str]:
     ],
 )
 def test_excuses_are_seen_wherever_they_stand(code: str) -> None:
-    assert {"skip", "skipif", "xfail", "importorskip"} & words(ast.parse(code))
+    assert EXCUSES & words(ast.parse(code))
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("import pytest\npytest.skip('x', allow_module_level=True)\ndef test_it(): ...", "test_it"),
+        ("import pytest\n@pytest.mark.skip\nclass TestIt:\n    def test_it(self): ...", "TestIt::test_it"),
+    ],
+)
+def test_excuses_of_a_whole_file_or_class_are_seen(tmp_path: Path, code: str, name: str) -> None:
+    path = tmp_path / "test_x.py"
+    path.write_text(code)
+    assert any(EXCUSES & words(part) for part in shared(str(path), name))
 
 
 def is_sentence(text: str) -> bool:
@@ -92,7 +116,7 @@ def test_its_tests_exist_and_are_run(fault: KnownFault) -> None:
         function = functions(path).get(name)
         assert function is not None, f"{test} is not there"
         assert function.name.startswith("test_")
-        excuses = {"skip", "skipif", "xfail", "importorskip"} & words(function)
+        excuses = [word for part in (function, *shared(path, name)) for word in EXCUSES & words(part)]
         assert not excuses, f"{test} may not be run, or may fail: {excuses}"
         assert "pytestmark" not in words(ast.parse((ROOT / path).read_text())), f"{path} marks all its tests"
     lanes = tuple(f"{folder.as_posix()}/" for folder in LANES.values())
