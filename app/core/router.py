@@ -39,10 +39,10 @@ from app.core.overload.retries import MAX_RETRIES, RetryBudget
 from app.core.overload.settings import OverloadSettings
 from app.core.overload.waiting_room import PAUSE_S, WaitingRoom
 from app.core.routing import refusals
-from app.core.routing.fleet import Fleet
 from app.core.routing.marking import NOTHING, Marking
 from app.core.routing.policy import Choice, Policy
 from app.core.routing.pool import Pool
+from app.core.routing.pools import Pools
 from app.core.routing.worker import WorkerState
 
 MAX_ATTEMPTS = 1 + MAX_RETRIES
@@ -110,7 +110,7 @@ class Router:
         self._marking = Marking(rng)
         self._budget = RetryBudget()
         self._limited: dict[str, None] = {}
-        self._fleet = Fleet(
+        self._pools = Pools(
             self._settings, self._marking, pins or {}, on_gone=lambda worker: self._limited.pop(worker, None)
         )
         self._open: dict[int, _Open] = {}
@@ -125,7 +125,7 @@ class Router:
             RequestFinished: self._request_finished,
             RequestLeft: self._request_left,
             TimePassed: self._time_passed,
-            **self._fleet.handlers,
+            **self._pools.handlers,
         }
 
     def handle(self, event: Event, now: float) -> tuple[Command, ...]:
@@ -145,21 +145,21 @@ class Router:
 
     @property
     def workers(self) -> dict[str, WorkerState]:
-        return self._fleet.workers
+        return self._pools.workers
 
     @property
     def pools(self) -> dict[str, Pool]:
-        return self._fleet.pools
+        return self._pools.pools
 
     def judge_due(self, now: float) -> None:
         """Have the pools be what they are at `now`, for who looks at them without asking for anything."""
         self._now = max(self._now, now)
-        self._fleet.judge_due(now)
+        self._pools.judge_due(now)
 
     @property
     def was_healthy(self) -> bool:
         """Whether any pool has ever had a worker that takes requests."""
-        return self._fleet.was_healthy
+        return self._pools.was_healthy
 
     @property
     def open_requests(self) -> int:
@@ -187,10 +187,10 @@ class Router:
     def _place(self, token: int, facts: RequestFacts, since: float) -> Dispatch | Refuse:
         """A worker for a request that arrived at `since`, whose load is reserved under `token`."""
         now = self._now
-        fleet = self._fleet
-        pool = fleet.pool(facts.model, now)
+        pools = self._pools
+        pool = pools.pool(facts.model, now)
         if pool is None:
-            return refusals.no_pool(fleet.workers.values(), was_served=fleet.was_served(facts.model, now))
+            return refusals.no_pool(pools.workers.values(), was_served=pools.was_served(facts.model, now))
         lane = pool.lane(facts)
         if lane is None:
             return refusals.not_served(facts, pool)
@@ -282,7 +282,7 @@ class Router:
             request.is_trial = False
             state = request.state
             state.hold(state.sheet.trial_passed(now))
-            self._fleet.judge_again(state, now)
+            self._pools.judge_again(state, now)
         return NOTHING
 
     def _dispatch_failed(self, event: DispatchFailed, now: float) -> tuple[Command, ...]:
@@ -311,7 +311,7 @@ class Router:
                 choice.worker
                 for choice in request.ranking
                 if choice.worker is not failed
-                and self._fleet.takes(request.facts.model, choice.worker)
+                and self._pools.takes(request.facts.model, choice.worker)
                 and self._has_room(choice.worker)
             ),
             None,
@@ -345,15 +345,15 @@ class Router:
         else:
             commands = self._marking.take(state, evidence, now, retry_after_s)
         if state.sheet is not before:
-            self._fleet.judge_again(state, now)
-        return commands if self._fleet.is_present(state) else NOTHING
+            self._pools.judge_again(state, now)
+        return commands if self._pools.is_present(state) else NOTHING
 
     # Requests that wait
 
     def _may_wait(self, facts: RequestFacts, refusal: Refuse) -> bool:
         """Only for a model that there is: names that clients make up must not have queues."""
         return self._room.takes(refusal) and (
-            facts.model in self._fleet.pools or self._fleet.was_served(facts.model, self._now)
+            facts.model in self._pools.pools or self._pools.was_served(facts.model, self._now)
         )
 
     def _enqueue(self, token: int, facts: RequestFacts, since: float, pause_s: float = 0.0) -> tuple[Command, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from redis import Redis
+from redis import Redis, RedisError
 
 from app.commands.simulated import SimulatedFleet
 from app.sim.worker.options import WorkerOptions
@@ -48,9 +48,7 @@ class Server:
         try:
             with Redis.from_url(self.url) as client:
                 return bool(client.ping())
-        except OSError:
-            return False
-        except Exception:  # redis-py's own, while the server begins
+        except (OSError, RedisError):  # while the server begins
             return False
 
     def kill(self) -> None:

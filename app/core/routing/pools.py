@@ -1,4 +1,4 @@
-"""The workers that one router knows, and the pools that they make."""
+"""The workers that one router knows, and the pools of models that they make."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ KNOWN_S = 600.0
 KNOWN_MOST = 1000
 
 
-class Fleet:
+class Pools:
     """Takes what is said of workers, and keeps the pools of their models as they stand.
 
     workers, pools: live, by id and by model. was_healthy: whether any pool ever had a worker that takes requests.
